@@ -1,0 +1,84 @@
+"""Pure functions on arrays: features in, normalized second-order matrices out.
+
+`phi` is `[..., N, d]`, N feature vectors with channels last; `m` is `[..., d, d]`;
+leading axes are batch. Parameters may be Python numbers or traced scalars, so
+that they can be learned. The dtype of the result is that of the input; half
+precision is computed in float32. Equations, tables and remarks are numbered as
+in Koniusz, Zhang and Porikli, A Deeper Look at Power Normalizations, CVPR 2018.
+"""
+
+from pnjax.ops._baselines import l2_normalize
+from pnjax.ops._baselines import matrix_log
+from pnjax.ops._baselines import newton_schulz_sqrt
+from pnjax.ops._baselines import signed_sqrt
+from pnjax.ops._cooccurrence import append_coordinates
+from pnjax.ops._cooccurrence import beta_center
+from pnjax.ops._cooccurrence import cooccurrence
+from pnjax.ops._cooccurrence import tensor_feature_map
+from pnjax.ops._cooccurrence import triu_unvectorize
+from pnjax.ops._cooccurrence import triu_vectorize
+from pnjax.ops._elementwise import asinhe
+from pnjax.ops._elementwise import first_order_maxexp
+from pnjax.ops._elementwise import gamma
+from pnjax.ops._elementwise import maxexp
+from pnjax.ops._elementwise import sigme
+from pnjax.ops._elementwise_pool import asinhe_pool
+from pnjax.ops._elementwise_pool import gamma_pool
+from pnjax.ops._elementwise_pool import maxexp_pool
+from pnjax.ops._elementwise_pool import sigme_pool
+from pnjax.ops._kernels import equally_spaced_pivots
+from pnjax.ops._kernels import gaussian_feature_map
+from pnjax.ops._kernels import gaussian_kernel_constant
+from pnjax.ops._kernels import spatial_coordinates
+from pnjax.ops._probability import probability_at_least_one
+from pnjax.ops._probability import probability_at_least_one_multinomial
+from pnjax.ops._remedies import add_residual
+from pnjax.ops._remedies import trace_compensate
+from pnjax.ops._spectral import spectral_asinhe
+from pnjax.ops._spectral import spectral_gamma
+from pnjax.ops._spectral import spectral_maxexp
+from pnjax.ops._spectral import spectral_sigme
+from pnjax.ops._spectral_pool import spectral_asinhe_pool
+from pnjax.ops._spectral_pool import spectral_gamma_pool
+from pnjax.ops._spectral_pool import spectral_maxexp_pool
+from pnjax.ops._spectral_pool import spectral_sigme_pool
+from pnjax.ops._suggest import suggest_parameters
+
+__all__ = [
+  "add_residual",
+  "append_coordinates",
+  "asinhe",
+  "asinhe_pool",
+  "beta_center",
+  "cooccurrence",
+  "equally_spaced_pivots",
+  "first_order_maxexp",
+  "gamma",
+  "gamma_pool",
+  "gaussian_feature_map",
+  "gaussian_kernel_constant",
+  "l2_normalize",
+  "matrix_log",
+  "maxexp",
+  "maxexp_pool",
+  "newton_schulz_sqrt",
+  "probability_at_least_one",
+  "probability_at_least_one_multinomial",
+  "sigme",
+  "sigme_pool",
+  "signed_sqrt",
+  "spatial_coordinates",
+  "spectral_asinhe",
+  "spectral_asinhe_pool",
+  "spectral_gamma",
+  "spectral_gamma_pool",
+  "spectral_maxexp",
+  "spectral_maxexp_pool",
+  "spectral_sigme",
+  "spectral_sigme_pool",
+  "suggest_parameters",
+  "tensor_feature_map",
+  "trace_compensate",
+  "triu_unvectorize",
+  "triu_vectorize",
+]

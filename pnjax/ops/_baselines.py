@@ -1,0 +1,108 @@
+"""Normalizations of the literature to compare Power Normalizations with.
+
+MPN-COV is `spectral_gamma` with γ = ½.
+"""
+
+import jax
+from jax import lax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from pnjax.ops import _checks
+from pnjax.ops import _elementwise
+from pnjax.ops import _linalg
+from pnjax.ops import _scaling
+from pnjax.ops import _spectral
+from pnjax.ops import _spectrum
+from pnjax.ops._linalg import matmul
+
+
+def signed_sqrt(x: ArrayLike) -> jax.Array:
+  """Signed square root sign(x) √|x| of every entry; derivative 0 at 0.
+
+  Args:
+    x: an array of any shape.
+
+  Returns:
+    An array of the shape of `x`.
+
+  References:
+    Lin, RoyChowdhury and Maji, Bilinear CNN Models for Fine-grained Visual
+    Recognition, ICCV 2015.
+  """
+  x = _checks.as_floating("x", x)
+  z = _checks.upcast(x)
+  root = _elementwise.positive_power(jnp.abs(z), jnp.asarray(0.5, z.dtype))
+  return (jnp.sign(z) * root).astype(x.dtype)
+
+
+def l2_normalize(x: ArrayLike, axis: int | tuple[int, ...] = -1) -> jax.Array:
+  """Scales to unit length, x / ‖x‖; zero stays zero, with derivative 0.
+
+  Args:
+    x: an array of any shape.
+    axis: axis or axes that the length is taken over.
+
+  Returns:
+    An array of the shape of `x`.
+  """
+  x = _checks.as_floating("x", x)
+  z = _checks.upcast(x)
+  largest = jnp.max(jnp.abs(z), axis=axis, keepdims=True)
+  nonzero = largest > 0
+  # Squares would leave float32 beyond 1e±19; the largest entry is made 1 first.
+  z = z / lax.stop_gradient(jnp.where(nonzero, largest, 1))
+  squares = jnp.sum(jnp.square(z), axis=axis, keepdims=True)
+  length = jnp.sqrt(jnp.where(nonzero, squares, 1))
+  return jnp.where(nonzero, z / length, 0).astype(x.dtype)
+
+
+def matrix_log(m: ArrayLike, lam: ArrayLike) -> jax.Array:
+  """Matrix logarithm log(M + λI), of the log-Euclidean metric.
+
+  Args:
+    m: symmetric positive semi-definite matrices `[..., d, d]`.
+    lam: λ >= 0, which keeps eigenvalues of zero from −∞.
+
+  Returns:
+    Matrices `[..., d, d]`.
+
+  References:
+    Arsigny et al., Log-Euclidean Metrics for Fast and Simple Calculus on
+    Diffusion Tensors, MRM 2006.
+  """
+  m = _checks.as_square("m", m)
+  x = _checks.upcast(m)
+  lam = _checks.as_scalar("lam", lam, x.dtype, at_least=0)
+  return _spectral.matrix_function(_spectrum.LOG, x, lam).astype(m.dtype)
+
+
+def newton_schulz_sqrt(m: ArrayLike, iterations: int = 5) -> jax.Array:
+  """Approximate matrix square root by Newton–Schulz iterations (iSQRT-COV).
+
+  The matrix is divided by its trace before the coupled iteration, and the
+  result multiplied by the root of the trace. Small eigenvalues need many
+  iterations; `spectral_gamma` with γ = ½ is exact.
+
+  Args:
+    m: symmetric positive semi-definite matrices `[..., d, d]`.
+    iterations: number of iterations, 5 in the paper of iSQRT-COV.
+
+  Returns:
+    Matrices `[..., d, d]`.
+
+  References:
+    Li et al., Towards Faster Training of Global Covariance Pooling Networks by
+    Iterative Matrix Square Root Normalization, CVPR 2018.
+  """
+  m = _checks.as_square("m", m)
+  iterations = _checks.as_count("iterations", iterations)
+  x = _checks.upcast(m)
+  identity = jnp.broadcast_to(jnp.eye(x.shape[-1], dtype=x.dtype), x.shape)
+  y, z = _scaling.trace_normalize(x, 0), identity
+  for _ in range(iterations):
+    t = (3 * identity - matmul(z, y)) / 2
+    y, z = matmul(y, t), matmul(t, z)
+  half = jnp.asarray(0.5, x.dtype)
+  root = _elementwise.positive_power(_linalg.trace(x), half)
+  return (root[..., None, None] * y).astype(m.dtype)

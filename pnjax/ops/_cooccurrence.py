@@ -1,0 +1,171 @@
+"""From feature vectors to their co-occurrence matrix.
+
+Secs. 3.3 and 4.1, Eqs. 4 and 10 of the paper.
+"""
+
+import math
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+import numpy as np
+
+from pnjax.ops import _checks
+from pnjax.ops import _linalg
+
+
+def beta_center(phi: ArrayLike, beta: ArrayLike) -> jax.Array:
+  """β-centered features φ − βμ, μ their mean (Sec. 4.1).
+
+  Values below the mean then are evidence of absence. Element-wise Gamma and
+  MaxExp do not take the negative co-occurrences that follow.
+
+  Args:
+    phi: features `[..., N, d]`.
+    beta: β from 0 (as they are) to 1 (zero mean).
+
+  Returns:
+    Features `[..., N, d]`.
+  """
+  phi = _checks.as_features("phi", phi)
+  x = _checks.upcast(phi)
+  beta = _checks.as_scalar("beta", beta, x.dtype, at_least=0, at_most=1)
+  return (x - beta * jnp.mean(x, axis=-2, keepdims=True)).astype(phi.dtype)
+
+
+def append_coordinates(phi: ArrayLike, coords: ArrayLike) -> jax.Array:
+  """Augmented features φ̄ = [φ; c] (Sec. 4.1).
+
+  Args:
+    phi: features `[..., N, d]`.
+    coords: codes of the positions, `[N, k]` or with batch axes that broadcast
+      against those of `phi`; see `spatial_coordinates`.
+
+  Returns:
+    Features `[..., N, d + k]`.
+  """
+  phi = _checks.as_features("phi", phi)
+  coords = _checks.as_features("coords", coords)
+  *batch, num_vectors, _ = phi.shape
+  *coords_batch, num_coords, width = coords.shape
+  broadcasts = len(coords_batch) <= len(batch) and all(
+    c in (1, b) for c, b in zip(coords_batch[::-1], batch[::-1], strict=False)
+  )
+  if num_coords != num_vectors or not broadcasts:
+    raise ValueError(
+      f"`coords` has shape {coords.shape}, expected [N, k] = "
+      f"[{num_vectors}, k] or one such matrix for each batch entry of `phi` "
+      f"of shape {phi.shape}."
+    )
+  coords = jnp.broadcast_to(coords, (*batch, num_vectors, width))
+  return jnp.concatenate([phi, coords.astype(phi.dtype)], axis=-1)
+
+
+def cooccurrence(phi: ArrayLike) -> jax.Array:
+  """Co-occurrence matrix M = 1/N Σₙ φₙφₙᵀ (Eq. 10).
+
+  >>> cooccurrence(jnp.array([[1.0, 0.0], [1.0, 1.0]])).tolist()
+  [[1.0, 0.5], [0.5, 0.5]]
+
+  Args:
+    phi: features `[..., N, d]`.
+
+  Returns:
+    Symmetric positive semi-definite matrices `[..., d, d]`, of rank N at most.
+  """
+  phi = _checks.as_features("phi", phi)
+  x = _checks.upcast(phi)
+  return (_linalg.self_product(x) / x.shape[-2]).astype(phi.dtype)
+
+
+def tensor_feature_map(phi: ArrayLike, order: int) -> jax.Array:
+  """Mean r-th order tensor Ψ = 1/N Σₙ φₙ ⊗ ... ⊗ φₙ (Prop. 2, Eq. 4).
+
+  ⟨Ψ(A), Ψ(B)⟩ is the mean of ⟨a, b⟩ʳ over all pairs of vectors. Order 1 is the
+  mean vector, order 2 the co-occurrence matrix.
+
+  Args:
+    phi: features `[..., N, d]`.
+    order: r >= 1.
+
+  Returns:
+    Tensors `[..., d, ..., d]` with r axes of length d.
+  """
+  phi = _checks.as_features("phi", phi)
+  order = _checks.as_count("order", order)
+  x = _checks.upcast(phi)
+  *batch, num_vectors, dim = x.shape
+  powers = jnp.ones((*batch, num_vectors, 1), x.dtype)
+  for _ in range(order - 1):
+    powers = powers[..., :, None] * x[..., None, :]
+    powers = powers.reshape(*batch, num_vectors, -1)
+  psi = _linalg.matmul(powers.mT, x) / num_vectors
+  return psi.reshape(*batch, *[dim] * order).astype(phi.dtype)
+
+
+def triu_vectorize(m: ArrayLike) -> jax.Array:
+  """Upper triangle as a vector, entries off the diagonal times √2.
+
+  For symmetric A and B, ⟨triu_vectorize(A), triu_vectorize(B)⟩ = ⟨A, B⟩: half
+  the length, and the same kernel.
+
+  >>> triu_vectorize(jnp.array([[1.0, 2.0], [2.0, 3.0]])).round(2).tolist()
+  [1.0, 2.8299999237060547, 3.0]
+
+  Args:
+    m: symmetric matrices `[..., d, d]`.
+
+  Returns:
+    Vectors `[..., d(d + 1)/2]`, in the order of `numpy.triu_indices`.
+  """
+  m = _checks.as_square("m", m)
+  x = _checks.upcast(m)
+  dim = m.shape[-1]
+  flat = _off_diagonal_times(math.sqrt(2), x).reshape(*m.shape[:-2], -1)
+  v = flat.at[..., _triu_positions(dim)].get(**_UNCHECKED)
+  return v.astype(m.dtype)
+
+
+def triu_unvectorize(v: ArrayLike) -> jax.Array:
+  """Symmetric matrices from `triu_vectorize`: its inverse.
+
+  Args:
+    v: vectors `[..., d(d + 1)/2]`.
+
+  Returns:
+    Symmetric matrices `[..., d, d]`.
+  """
+  v = _checks.as_floating("v", v)
+  length = v.shape[-1] if v.ndim else 0
+  dim = (math.isqrt(8 * length + 1) - 1) // 2
+  if dim < 1 or dim * (dim + 1) // 2 != length:
+    raise ValueError(
+      f"`v` has shape {v.shape}, expected [..., d(d + 1)/2] for a whole "
+      f"d >= 1; the nearest is d = {max(dim, 1)}, length "
+      f"{max(dim, 1) * (max(dim, 1) + 1) // 2}."
+    )
+  x = _checks.upcast(v)
+  flat = jnp.zeros((*v.shape[:-1], dim * dim), x.dtype)
+  flat = flat.at[..., _triu_positions(dim)].set(x, **_UNCHECKED)
+  upper = flat.reshape(*v.shape[:-1], dim, dim)
+  upper = _off_diagonal_times(1 / math.sqrt(2), upper)
+  return (upper + jnp.triu(upper, 1).mT).astype(v.dtype)
+
+
+# What XLA need not check about `_triu_positions`; makes the derivative, which
+# scatters, several times faster.
+_UNCHECKED = {
+  "mode": "promise_in_bounds",
+  "unique_indices": True,
+  "indices_are_sorted": True,
+}
+
+
+def _triu_positions(dim: int) -> np.ndarray:
+  """Positions of the upper triangle in the flattened matrix."""
+  return np.ravel_multi_index(np.triu_indices(dim), (dim, dim)).astype(np.int32)
+
+
+def _off_diagonal_times(factor: float, m: jax.Array) -> jax.Array:
+  diagonal = jnp.eye(m.shape[-1], dtype=bool)
+  return m * jnp.broadcast_to(jnp.where(diagonal, 1.0, factor), m.shape).astype(m.dtype)

@@ -1,0 +1,107 @@
+"""Scalar functions ψ of eigenvalues, with their divided differences.
+
+The derivative of a matrix function needs ψ[x, y] = (ψ(x) − ψ(y)) / (x − y), and
+ψ'(x) where x = y. As a quotient it loses all digits for eigenvalues that are
+nearly equal, so each function brings a closed form without cancellation: the
+difference is turned into `expm1` or `arcsinh` of a small argument. Only exact
+equality takes a branch. All forms are symmetric in x and y.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+from jax import lax
+import jax.numpy as jnp
+
+from pnjax.ops import _elementwise
+
+
+class SpectralFunction(NamedTuple):
+  """A function ψ of eigenvalues, with one parameter that can be learned.
+
+  Attributes:
+    value: ψ(x; parameter).
+    divided_difference: ψ[x, y; parameter].
+  """
+
+  value: Callable[[jax.Array, jax.Array], jax.Array]
+  divided_difference: Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
+
+
+def _gamma_difference(x, y, power):
+  # Zero with zero is left out: the slope of x^γ there is infinite.
+  high, low = jnp.maximum(x, y), jnp.minimum(x, y)
+  difference = _power_difference(_safe_log(high), _safe_log(low), power)
+  difference = jnp.where(low > 0, difference, _safe_power(high, power - 1))
+  return jnp.where(high > 0, difference, 0)
+
+
+def _maxexp_difference(x, y, eta):
+  # With u = 1 − x and v = 1 − y this is (v^η − u^η) / (v − u).
+  log_u = _elementwise.log_complement(x)
+  log_v = _elementwise.log_complement(y)
+  return _power_difference(jnp.maximum(log_u, log_v), jnp.minimum(log_u, log_v), eta)
+
+
+def _power_difference(log_high, log_low, power):
+  # (h^p − l^p) / (h − l) = h^(p−1) (1 − (l/h)^p) / (1 − l/h), r = log(l/h) <= 0.
+  r = log_low - log_high
+  ratio = _quotient(jnp.expm1(power * r), jnp.expm1(r), limit=power)
+  return jnp.exp((power - 1) * log_high) * ratio
+
+
+def _asinhe_difference(x, y, gamma_prime):
+  # arcsinh a − arcsinh b = arcsinh(a√(1+b²) − b√(1+a²)) = arcsinh(z). For a and b
+  # of one sign z = (a − b)q, q = (|a| + |b|) / (|a|√(1+b²) + |b|√(1+a²)), divided
+  # through by the larger of the two so that it cannot overflow. For a and b of
+  # different signs there is no cancellation in the first place.
+  a, b = gamma_prime * x, gamma_prime * y
+  high = jnp.maximum(jnp.abs(a), jnp.abs(b))
+  low = jnp.minimum(jnp.abs(a), jnp.abs(b))
+  rho = _quotient(low, high, limit=1)
+  q = (1 + rho) / (rho * jnp.hypot(1, high) + jnp.hypot(1, low))
+  z = (high - low) * q
+  same_sign = q * _quotient(jnp.arcsinh(z), z, limit=1)
+  other_sign = _quotient(jnp.arcsinh(a) - jnp.arcsinh(b), a - b, limit=1)
+  return gamma_prime * jnp.where((a >= 0) == (b >= 0), same_sign, other_sign)
+
+
+def _sigme_difference(x, y, eta_prime):
+  # tanh a − tanh b = 2 σ(2a) σ(−2b) (1 − exp(−2(a − b))) for a >= b.
+  a = eta_prime / 2 * jnp.maximum(x, y)
+  b = eta_prime / 2 * jnp.minimum(x, y)
+  ratio = _quotient(-jnp.expm1(-2 * (a - b)), a - b, limit=2)
+  return eta_prime * lax.logistic(2 * a) * lax.logistic(-2 * b) * ratio
+
+
+def _shifted_log(x, lam):
+  return jnp.log(jnp.maximum(x + lam, jnp.finfo(x.dtype).tiny))
+
+
+def _log_difference(x, y, lam):
+  # (log h − log l) / (h − l) = r / (h expm1(r)), r = log(l/h).
+  log_high = _shifted_log(jnp.maximum(x, y), lam)
+  r = _shifted_log(jnp.minimum(x, y), lam) - log_high
+  return _quotient(r, jnp.expm1(r), limit=1) * jnp.exp(-log_high)
+
+
+def _quotient(numerator, denominator, limit):
+  """Returns numerator / denominator, and `limit` where that is 0 / 0."""
+  nonzero = denominator != 0
+  return jnp.where(nonzero, numerator / jnp.where(nonzero, denominator, 1), limit)
+
+
+def _safe_log(x):
+  return jnp.log(jnp.where(x > 0, x, 1))
+
+
+def _safe_power(x, power):
+  return jnp.where(x > 0, x, 1) ** power
+
+
+GAMMA = SpectralFunction(_elementwise.positive_power, _gamma_difference)
+MAXEXP = SpectralFunction(_elementwise.maxexp_of_probability, _maxexp_difference)
+ASINHE = SpectralFunction(_elementwise.scaled_arcsinh, _asinhe_difference)
+SIGME = SpectralFunction(_elementwise.centered_sigmoid, _sigme_difference)
+LOG = SpectralFunction(_shifted_log, _log_difference)

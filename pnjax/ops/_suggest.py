@@ -1,0 +1,77 @@
+"""Parameters of Power Normalizations from the scale of the features at hand."""
+
+import math
+
+import jax
+from jax import lax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from pnjax.ops import _checks
+from pnjax.ops import _linalg
+from pnjax.ops import _scaling
+
+# Share of entries (or eigenvalues) below the one that is looked at, and what a
+# Power Normalization is to make of that one: halfway to saturation.
+_QUANTILE = 0.9
+_LEVEL = 0.5
+
+
+def suggest_parameters(phi: ArrayLike) -> dict[str, jax.Array]:
+  """Suggests parameters from one batch of features.
+
+  Good values depend on the scale and the sparsity of the features, so they do
+  not carry over between backbones. Measured on the batch, M the co-occurrence
+  matrix of an image:
+
+  * `alpha`, for `spatial_coordinates`: a third of the mean norm of φ.
+  * `eta_prime`, for `sigme` and `spectral_sigme`: takes the 0.9-quantile of the
+    entries |M|/tr M to ½. Element-wise `maxexp` has the same slope at zero with
+    half of it.
+  * `eta`, for `spectral_maxexp`: takes the 0.9-quantile of the nonzero
+    eigenvalues of M/tr M to ½, at least 1. Round it to use products only.
+  * `gamma_prime`, for `asinhe` and `spectral_asinhe`: the reciprocal of the
+    0.9-quantile of the entries |M|, where AsinhE turns from linear to
+    logarithmic.
+
+  Quantiles are averaged over images. For features c·φ, `alpha` is c times and
+  `gamma_prime` c⁻² times as large, the others stay, and so does the pooled
+  matrix with any of the four functions (up to λ).
+
+  Args:
+    phi: features `[..., N, d]`, rectified and β-centered as they are to be used,
+      without coordinates.
+
+  Returns:
+    A dictionary of scalars `alpha`, `eta_prime`, `eta` and `gamma_prime`; 1
+    where the features are zero and say nothing.
+  """
+  phi = _checks.as_features("phi", phi)
+  x = _checks.upcast(phi)
+  norm = jnp.mean(jnp.linalg.norm(x, axis=-1))
+  entry, share, eigenvalue = (
+    jnp.mean(q) for q in lax.map(_quantiles, x.reshape(-1, *x.shape[-2:]))
+  )
+  suggestions = {
+    "alpha": norm / 3,
+    "eta_prime": 2 * math.atanh(_LEVEL) / share,
+    "eta": jnp.maximum(math.log1p(-_LEVEL) / jnp.log1p(-eigenvalue), 1),
+    "gamma_prime": 1 / entry,
+  }
+  return {
+    name: jnp.where((value > 0) & jnp.isfinite(value), value, 1)
+    for name, value in suggestions.items()
+  }
+
+
+def _quantiles(x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+  """Quantiles of |M|, |M|/tr M and of the nonzero eigenvalues of M/tr M."""
+  m = _linalg.self_product(x) / x.shape[0]
+  shares = _scaling.trace_normalize(m, 0)
+  k = _linalg.matmul(x, x.T) if x.shape[0] < x.shape[1] else m
+  eigenvalues = jnp.linalg.eigvalsh(_scaling.trace_normalize(k, 0))
+  return (
+    jnp.quantile(jnp.abs(m), _QUANTILE),
+    jnp.quantile(jnp.abs(shares), _QUANTILE),
+    jnp.quantile(jnp.maximum(eigenvalues, 0), _QUANTILE),
+  )
