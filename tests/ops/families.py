@@ -1,5 +1,7 @@
 """The operators in families, so that one test can be about all of a kind."""
 
+import jax
+import jax.numpy as jnp
 from jax.test_util import check_grads
 import numpy as np
 
@@ -45,9 +47,21 @@ def matrix_with_spectrum(rng, eigenvalues):
   return (q * np.asarray(eigenvalues)) @ q.T, q
 
 
+def value_and_derivatives(f, x, parameter, g):
+  """f(x, parameter), and the cotangents of both for the cotangent g."""
+  x, g = jnp.asarray(x), jnp.asarray(g)
+  value, vjp = jax.vjp(f, x, parameter)
+  return value, *vjp(g.astype(value.dtype))
+
+
 def check_gradients(f, args, modes=("rev",)):
   """`check_grads` to a relative error of 1e-6, in float64."""
-  check_grads(f, args, order=1, modes=modes, atol=1e-6, rtol=1e-6, eps=1e-5)
+  check_grads(f, args, 1, modes, atol=1e-6, rtol=1e-6, eps=1e-5)
+
+
+def check_second_derivatives(f, args, modes=("fwd", "rev")):
+  """`check_grads` of first and second order, in float64."""
+  check_grads(f, args, 2, modes)
 
 
 def features(rng, kind, dtype=np.float64):

@@ -2,11 +2,11 @@ import itertools
 
 import jax
 import jax.numpy as jnp
-from jax.test_util import check_grads
 import numpy as np
 import pytest
 
 from pnjax import ops
+from tests.ops import families
 
 
 def test_cooccurrence_by_hand():
@@ -85,13 +85,13 @@ def test_triangle_has_the_order_of_triu_indices(x64):
 
 def test_gradients(x64, rng):
   phi = jnp.asarray(rng.normal(size=(2, 5, 3)))
-  check_grads(ops.beta_center, (phi, 0.3), order=2)
-  check_grads(ops.append_coordinates, (phi, phi[0, :, :2]), order=2)
-  check_grads(ops.cooccurrence, (phi,), order=2)
-  check_grads(lambda x: ops.tensor_feature_map(x, 3), (phi,), order=2)
+  families.check_second_derivatives(ops.beta_center, (phi, 0.3))
+  families.check_second_derivatives(ops.append_coordinates, (phi, phi[0, :, :2]))
+  families.check_second_derivatives(ops.cooccurrence, (phi,))
+  families.check_second_derivatives(lambda x: ops.tensor_feature_map(x, 3), (phi,))
   m = ops.cooccurrence(phi)
-  check_grads(ops.triu_vectorize, (m,), order=2)
-  check_grads(ops.triu_unvectorize, (ops.triu_vectorize(m),), order=2)
+  families.check_second_derivatives(ops.triu_vectorize, (m,))
+  families.check_second_derivatives(ops.triu_unvectorize, (ops.triu_vectorize(m),))
 
 
 def test_eq_17_derivative_with_coordinate_blocks(x64, rng):

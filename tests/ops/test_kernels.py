@@ -2,11 +2,11 @@ import itertools
 
 import jax
 import jax.numpy as jnp
-from jax.test_util import check_grads
 import numpy as np
 import pytest
 
 from pnjax import ops
+from tests.ops import families
 
 
 def test_pivots_are_those_of_the_paper(x64):
@@ -71,13 +71,15 @@ def test_a_side_of_one_has_coordinate_zero(height, width):
 
 def test_gradients(x64):
   pivots = ops.equally_spaced_pivots(4)
-  check_grads(
-    lambda x, s: ops.gaussian_feature_map(x, pivots, s),
-    (jnp.array([0.1, 0.8]), 0.4),
-    order=2,
+  families.check_second_derivatives(
+    lambda x, s: ops.gaussian_feature_map(x, pivots, s), (jnp.array([0.1, 0.8]), 0.4)
   )
-  check_grads(lambda s: ops.gaussian_kernel_constant(pivots, s), (0.4,), order=2)
-  check_grads(lambda s, a: ops.spatial_coordinates(3, 2, 4, s, a), (0.4, 1.3), order=2)
+  families.check_second_derivatives(
+    lambda s: ops.gaussian_kernel_constant(pivots, s), (0.4,)
+  )
+  families.check_second_derivatives(
+    lambda s, a: ops.spatial_coordinates(3, 2, 4, s, a), (0.4, 1.3)
+  )
 
 
 def test_alpha_can_be_learned_under_jit():
