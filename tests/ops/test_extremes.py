@@ -57,7 +57,7 @@ def test_finite_for_any_features_at_any_scale(rng, name):
         assert np.all(np.isfinite(x)), (kind, scale)
 
 
-@pytest.mark.parametrize("scale", [1e-6, 1e-3, 1.0, 1e3, 1e6])
+@pytest.mark.parametrize("scale", [1e-6, 1e-2, 1e2, 1e6])
 @pytest.mark.parametrize("name", OPERATORS)
 def test_accurate_in_float32_from_1e_6_to_1e6(rng, name, scale):
   f, parameter = OPERATORS[name]

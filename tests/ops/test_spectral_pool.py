@@ -26,7 +26,7 @@ def test_gradients(x64, rng, name, route, kind):
   )
 
 
-@pytest.mark.parametrize("eta", [1, 2, 3, 7, 20])
+@pytest.mark.parametrize("eta", [1, 6])
 @pytest.mark.parametrize("kind", families.FEATURES)
 def test_gradients_by_products(x64, rng, kind, eta):
   phi = families.features(rng, kind)
@@ -69,7 +69,7 @@ def test_routes_agree(x64, rng, name, kind):
 
 
 @pytest.mark.parametrize("kind", families.FEATURES)
-@pytest.mark.parametrize("eta", [1, 2, 5, 8, 20, 100])
+@pytest.mark.parametrize("eta", [1, 2, 7, 20])
 def test_products_agree_with_eigh(x64, rng, kind, eta):
   phi = jnp.asarray(families.features(rng, kind))
   np.testing.assert_allclose(
