@@ -80,8 +80,9 @@ def _read_safetensors(path: pathlib.Path) -> tuple[Tensors, Metadata]:
 
 def _read_npz(path: pathlib.Path) -> tuple[Tensors, Metadata]:
   try:
-    with np.load(path, allow_pickle=False) as file:
-      tensors = dict(file)
+    # Opened here, since NumPy leaves a damaged file open.
+    with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
+      tensors = dict(archive)
   except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
     raise _unreadable(path, error) from error
   recipe = tensors.pop("recipe", None)
