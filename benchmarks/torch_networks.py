@@ -1,0 +1,113 @@
+"""ResNet-50 and AlexNet in plain PyTorch, with torchvision's names of parameters.
+
+Benchmarks and tests compare with them.
+"""
+
+import torch
+from torch import nn
+
+
+class ResNet50(nn.Module):
+  """ResNet-50; `stages` returns the maps, `forward` the logits."""
+
+  def __init__(self, variant: str = "v1.5", epsilon: float = 1e-5):
+    super().__init__()
+    self.conv1 = nn.Conv2d(3, 64, 7, 2, 3, bias=False)
+    self.bn1 = nn.BatchNorm2d(64, epsilon)
+    self.maxpool = nn.MaxPool2d(3, 2, 1)
+    channels = 64
+    for i, size in enumerate((3, 4, 6, 3)):
+      width, stride = 64 * 2**i, 1 if i == 0 else 2
+      blocks = [Bottleneck(channels, width, stride, variant, epsilon)]
+      channels = 4 * width
+      blocks += [
+        Bottleneck(channels, width, 1, variant, epsilon) for _ in range(size - 1)
+      ]
+      self.add_module(f"layer{i + 1}", nn.Sequential(*blocks))
+    self.fc = nn.Linear(2048, 1000)
+
+  def stages(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Returns the maps after the stem and after each stage."""
+    x = self.maxpool(self.bn1(self.conv1(x)).relu_())
+    maps = {"stem": x}
+    for name in ("layer1", "layer2", "layer3", "layer4"):
+      x = getattr(self, name)(x)
+      maps[name] = x
+    return maps
+
+  def forward(self, x: torch.Tensor) -> torch.Tensor:
+    """Returns the logits."""
+    return self.fc(self.stages(x)["layer4"].mean((2, 3)))
+
+
+class Bottleneck(nn.Module):
+  """Three convolutions beside a shortcut."""
+
+  def __init__(
+    self, channels: int, width: int, stride: int, variant: str, epsilon: float
+  ):
+    super().__init__()
+    stride1, stride2 = (stride, 1) if variant == "v1" else (1, stride)
+    out = 4 * width
+    self.conv1 = nn.Conv2d(channels, width, 1, stride1, bias=False)
+    self.bn1 = nn.BatchNorm2d(width, epsilon)
+    self.conv2 = nn.Conv2d(width, width, 3, stride2, 1, bias=False)
+    self.bn2 = nn.BatchNorm2d(width, epsilon)
+    self.conv3 = nn.Conv2d(width, out, 1, bias=False)
+    self.bn3 = nn.BatchNorm2d(out, epsilon)
+    self.downsample = None
+    if stride != 1 or channels != out:
+      self.downsample = nn.Sequential(
+        nn.Conv2d(channels, out, 1, stride, bias=False), nn.BatchNorm2d(out, epsilon)
+      )
+
+  def forward(self, x: torch.Tensor) -> torch.Tensor:
+    """Returns the rectified sum of both ways."""
+    y = self.bn1(self.conv1(x)).relu_()
+    y = self.bn2(self.conv2(y)).relu_()
+    y = self.bn3(self.conv3(y))
+    return (y + (x if self.downsample is None else self.downsample(x))).relu_()
+
+
+class AlexNet(nn.Module):
+  """AlexNet; `stages` returns the maps, `forward` the logits without dropout."""
+
+  def __init__(self):
+    super().__init__()
+    self.features = nn.Sequential(
+      nn.Conv2d(3, 64, 11, 4, 2),
+      nn.ReLU(),
+      nn.MaxPool2d(3, 2),
+      nn.Conv2d(64, 192, 5, 1, 2),
+      nn.ReLU(),
+      nn.MaxPool2d(3, 2),
+      nn.Conv2d(192, 384, 3, 1, 1),
+      nn.ReLU(),
+      nn.Conv2d(384, 256, 3, 1, 1),
+      nn.ReLU(),
+      nn.Conv2d(256, 256, 3, 1, 1),
+      nn.ReLU(),
+      nn.MaxPool2d(3, 2),
+    )
+    self.classifier = nn.Sequential(
+      nn.Identity(),
+      nn.Linear(256 * 6 * 6, 4096),
+      nn.ReLU(),
+      nn.Identity(),
+      nn.Linear(4096, 4096),
+      nn.ReLU(),
+      nn.Linear(4096, 1000),
+    )
+
+  def stages(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Returns the maps after each convolution, rectified and pooled."""
+    maps, ends = {}, {2: "conv1", 5: "conv2", 7: "conv3", 9: "conv4", 12: "conv5"}
+    for i, layer in enumerate(self.features):
+      x = layer(x)
+      if i in ends:
+        maps[ends[i]] = x
+    return maps
+
+  def forward(self, x: torch.Tensor) -> torch.Tensor:
+    """Returns the logits."""
+    return self.classifier(self.stages(x)["conv5"].flatten(1))

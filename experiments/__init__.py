@@ -1,0 +1,1 @@
+"""Commands: each is run as `python -m experiments.NAME`."""

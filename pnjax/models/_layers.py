@@ -1,0 +1,128 @@
+"""Layers that both backbones are made of."""
+
+from flax import linen as nn
+import jax
+from jax import lax
+import jax.numpy as jnp
+from jax.typing import DTypeLike
+
+from pnjax.models import _convolution
+
+
+class Conv(nn.Module):
+  """Convolution with square kernels, padded by zeros on both sides alike.
+
+  Attributes:
+    features: channels of the output.
+    kernel_size: height and width of the kernel.
+    stride: step in both directions.
+    padding: zeros added on each side, as Caffe and PyTorch count them; `"SAME"`
+      would put them elsewhere at stride 2.
+    use_bias: whether a bias is added.
+    dtype: dtype of the computation; parameters are float32.
+  """
+
+  features: int
+  kernel_size: int
+  stride: int = 1
+  padding: int = 0
+  use_bias: bool = False
+  dtype: DTypeLike = jnp.float32
+
+  @nn.compact
+  def __call__(
+    self,
+    x: jax.Array,
+    scale: jax.Array | None = None,
+    shift: jax.Array | None = None,
+  ) -> jax.Array:
+    """Returns `scale * conv(x) + shift`, with one of either per channel."""
+    shape = (self.kernel_size, self.kernel_size, x.shape[-1], self.features)
+    init = nn.initializers.variance_scaling(2.0, "fan_out", "truncated_normal")
+    kernel = self.param("kernel", init, shape)
+    if scale is not None:
+      kernel = kernel * per_channel(scale)
+    y = _convolution.conv(
+      x.astype(self.dtype), kernel.astype(self.dtype), self.stride, self.padding
+    )
+    if self.use_bias:
+      shift = self.param("bias", nn.initializers.zeros, (self.features,))
+    if shift is not None:
+      y = y + per_channel(shift.astype(self.dtype))
+    return y
+
+
+class BatchNorm(nn.Module):
+  """Batch norm whose statistics are held fixed, or taken from the batch.
+
+  Attributes:
+    features: number of channels.
+    epsilon: added to the variance.
+    momentum: share of the running statistics that an update keeps.
+    axis_name: axis of devices over which statistics of the batch are averaged.
+    dtype: dtype of the result; statistics are float32.
+  """
+
+  features: int
+  epsilon: float = 1e-5
+  momentum: float = 0.9
+  axis_name: str | None = None
+  dtype: DTypeLike = jnp.float32
+
+  def setup(self):
+    """Declares the parameters and the running statistics."""
+    shape = (self.features,)
+    self.scale = self.param("scale", nn.initializers.ones, shape)
+    self.bias = self.param("bias", nn.initializers.zeros, shape)
+    self.mean = self.variable("batch_stats", "mean", jnp.zeros, shape)
+    self.var = self.variable("batch_stats", "var", jnp.ones, shape)
+
+  def affine(self) -> tuple[jax.Array, jax.Array]:
+    """Returns scale and shift of the running statistics, one per channel."""
+    scale = self.scale * lax.rsqrt(self.var.value + self.epsilon)
+    return scale, self.bias - self.mean.value * scale
+
+  def __call__(self, x: jax.Array) -> jax.Array:
+    """Normalizes by the statistics of the batch, and updates the running ones."""
+    x = x.astype(jnp.float32)
+    mean = self._average(x)
+    centered = x - per_channel(mean)
+    var = self._average(jnp.square(centered))
+    if not self.is_initializing():
+      self._update(mean, var, x.size // self.features)
+    scale = self.scale * lax.rsqrt(var + self.epsilon)
+    y = centered * per_channel(scale) + per_channel(self.bias)
+    return y.astype(self.dtype)
+
+  def _average(self, x: jax.Array) -> jax.Array:
+    mean = jnp.mean(x, axis=(0, 1, 2))
+    synchronized = self.axis_name is not None and not self.is_initializing()
+    return lax.pmean(mean, self.axis_name) if synchronized else mean
+
+  def _update(self, mean: jax.Array, var: jax.Array, count: int) -> None:
+    if self.axis_name is not None:
+      count *= lax.axis_size(self.axis_name)
+    # As Caffe and PyTorch have it: the biased variance normalizes, the unbiased
+    # one is kept.
+    unbiased = var * (count / max(count - 1, 1))
+    keep, take = self.momentum, 1 - self.momentum
+    self.mean.value = keep * self.mean.value + take * mean
+    self.var.value = keep * self.var.value + take * unbiased
+
+
+def conv_norm(
+  conv: Conv, norm: BatchNorm, x: jax.Array, batch_statistics: bool
+) -> jax.Array:
+  """Convolution and batch norm, by statistics of the batch or the running ones.
+
+  Fixed statistics make batch norm an affine map, which goes into the kernel: no
+  pass over the activations, and a backward pass that costs nothing.
+  """
+  if batch_statistics:
+    return norm(conv(x))
+  return conv(x, *norm.affine())
+
+
+def per_channel(v: jax.Array) -> jax.Array:
+  """Returns a vector `[C]` as `[1, 1, 1, C]`."""
+  return v.reshape(1, 1, 1, -1)

@@ -1,0 +1,81 @@
+"""AlexNet, as in torchvision.
+
+References:
+  Krizhevsky, One Weird Trick for Parallelizing Convolutional Neural Networks, 2014.
+"""
+
+from flax import linen as nn
+import jax
+import jax.numpy as jnp
+from jax.typing import DTypeLike
+
+from pnjax.models import _convolution
+from pnjax.models._layers import Conv
+
+
+class AlexNet(nn.Module):
+  """AlexNet; returns the map of its last convolution after the last pooling.
+
+  Pictures are `[B, H, W, 3]`, preprocessed as the weights need it; see
+  `pnjax.pretrained`. Parameters are named `conv1` to `conv5` and `fc6` to `fc8`.
+
+  Attributes:
+    num_classes: classes of `logits`, or None for a network without its fully
+      connected layers.
+    dtype: dtype of the computation; parameters are float32.
+  """
+
+  num_classes: int | None = None
+  dtype: DTypeLike = jnp.float32
+
+  def setup(self):
+    """Declares the convolutions and the fully connected layers."""
+    self.conv1 = Conv(64, 11, 4, 2, use_bias=True, dtype=self.dtype)
+    self.conv2 = Conv(192, 5, 1, 2, use_bias=True, dtype=self.dtype)
+    self.conv3 = Conv(384, 3, 1, 1, use_bias=True, dtype=self.dtype)
+    self.conv4 = Conv(256, 3, 1, 1, use_bias=True, dtype=self.dtype)
+    self.conv5 = Conv(256, 3, 1, 1, use_bias=True, dtype=self.dtype)
+    if self.num_classes is not None:
+      self.fc6 = nn.Dense(4096, dtype=self.dtype)
+      self.fc7 = nn.Dense(4096, dtype=self.dtype)
+      self.fc8 = nn.Dense(self.num_classes, dtype=jnp.float32)
+
+  def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+    """Returns the map, `[B, 6, 6, 256]` for pictures of 224 × 224.
+
+    Args:
+      x: pictures `[B, H, W, 3]`.
+      train: accepted as every backbone does; nothing here depends on it.
+    """
+    *_, features = self.stages(x, train).values()
+    if self.is_initializing() and self.num_classes is not None:
+      self._classify(features)  # So that `init` makes the classifier as well.
+    return features
+
+  def stages(self, x: jax.Array, train: bool = False) -> dict[str, jax.Array]:
+    """Returns the maps after `conv1`, ..., `conv5` (rectified, pooled), in order."""
+    del train
+    if x.ndim != 4 or x.shape[-1] != 3:
+      raise ValueError(f"`x` has shape {x.shape}, expected pictures [B, H, W, 3].")
+    maps = {}
+    for i in range(1, 6):
+      x = nn.relu(getattr(self, f"conv{i}")(x))
+      if i in (1, 2, 5):
+        x = _convolution.max_pool(x)
+      maps[f"conv{i}"] = x
+    return maps
+
+  def logits(self, x: jax.Array, train: bool = False) -> jax.Array:
+    """Returns the logits `[B, num_classes]` in float32, without dropout."""
+    if self.num_classes is None:
+      raise ValueError("This network has no classifier: `num_classes` is None.")
+    return self._classify(self(x, train))
+
+  def _classify(self, features: jax.Array) -> jax.Array:
+    if features.shape[1:3] != (6, 6):
+      raise ValueError(
+        f"The map has shape {features.shape}, expected [B, 6, 6, 256]: the fully "
+        "connected layers need pictures of 224 × 224."
+      )
+    x = features.reshape(features.shape[0], -1)
+    return self.fc8(nn.relu(self.fc7(nn.relu(self.fc6(x)))))

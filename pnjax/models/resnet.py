@@ -1,0 +1,179 @@
+"""ResNet-50 in its two variants, and a tiny one of the same code.
+
+References:
+  He et al., Deep Residual Learning for Image Recognition, CVPR 2016.
+"""
+
+from flax import linen as nn
+import jax
+import jax.numpy as jnp
+from jax.typing import DTypeLike
+
+from pnjax.models import _convolution
+from pnjax.models._layers import BatchNorm
+from pnjax.models._layers import Conv
+from pnjax.models._layers import conv_norm
+
+_VARIANTS = ("v1", "v1.5")
+_EXPANSION = 4
+
+
+class ResNet(nn.Module):
+  """Residual network of bottleneck blocks; returns the map of its last stage.
+
+  Pictures are `[B, H, W, 3]`, preprocessed as the weights need it; see
+  `pnjax.pretrained`. Parameters are named as in torchvision: `conv1`, `bn1`,
+  `layer1/block0/conv1`, ..., `fc`.
+
+  Attributes:
+    stage_sizes: number of blocks in each stage; all but the first halve the map.
+    width: channels inside the blocks of the first stage. They double with each
+      stage, and blocks return four times as many.
+    variant: `"v1"` has the stride of a downsampling block in its first 1×1
+      convolution (Caffe, the network of the paper), `"v1.5"` in the 3×3
+      (torchvision).
+    num_classes: classes of `logits`, or None for a network without classifier.
+    epsilon: added to the variance by batch norm.
+    batch_statistics: whether batch norm takes the statistics of the batch when
+      `train=True`, and updates the running ones in `batch_stats`. They are held
+      fixed otherwise.
+    momentum: share of the running statistics that an update keeps.
+    axis_name: axis of devices over which statistics of the batch are averaged;
+      each device has its own without it.
+    dtype: dtype of the computation; parameters and statistics are float32.
+  """
+
+  stage_sizes: tuple[int, ...]
+  width: int = 64
+  variant: str = "v1"
+  num_classes: int | None = None
+  epsilon: float = 1e-5
+  batch_statistics: bool = False
+  momentum: float = 0.9
+  axis_name: str | None = None
+  dtype: DTypeLike = jnp.float32
+
+  def setup(self):
+    """Declares the stem, the stages and the classifier."""
+    if self.variant not in _VARIANTS:
+      raise ValueError(
+        f"`variant` is {self.variant!r}, expected one of {', '.join(_VARIANTS)}."
+      )
+    norm = {
+      "epsilon": self.epsilon,
+      "momentum": self.momentum,
+      "axis_name": self.axis_name,
+    }
+    self.conv1 = Conv(self.width, 7, 2, 3, dtype=self.dtype)
+    self.bn1 = BatchNorm(self.width, dtype=self.dtype, **norm)
+    self.layers = [
+      Stage(
+        num_blocks=size,
+        width=self.width * 2**i,
+        stride=1 if i == 0 else 2,
+        variant=self.variant,
+        norm=norm,
+        dtype=self.dtype,
+        name=f"layer{i + 1}",
+      )
+      for i, size in enumerate(self.stage_sizes)
+    ]
+    if self.num_classes is not None:
+      self.fc = nn.Dense(self.num_classes, dtype=jnp.float32)
+
+  def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+    """Returns the map `[B, H/32, W/32, 2048]` (of ResNet-50) after the last ReLU."""
+    *_, features = self.stages(x, train).values()
+    if self.is_initializing() and self.num_classes is not None:
+      self._classify(features)  # So that `init` makes the classifier as well.
+    return features
+
+  def stages(self, x: jax.Array, train: bool = False) -> dict[str, jax.Array]:
+    """Returns the maps after `stem`, `layer1`, ..., in this order."""
+    if x.ndim != 4 or x.shape[-1] != 3:
+      raise ValueError(f"`x` has shape {x.shape}, expected pictures [B, H, W, 3].")
+    batch_statistics = train and self.batch_statistics
+    x = nn.relu(conv_norm(self.conv1, self.bn1, x, batch_statistics))
+    x = _convolution.max_pool(x, padding=1)
+    maps = {"stem": x}
+    for layer in self.layers:
+      x = layer(x, batch_statistics)
+      maps[layer.name] = x
+    return maps
+
+  def logits(self, x: jax.Array, train: bool = False) -> jax.Array:
+    """Returns the logits `[B, num_classes]` in float32."""
+    if self.num_classes is None:
+      raise ValueError("This network has no classifier: `num_classes` is None.")
+    return self._classify(self(x, train))
+
+  def _classify(self, features: jax.Array) -> jax.Array:
+    return self.fc(jnp.mean(features.astype(jnp.float32), axis=(1, 2)))
+
+
+class ResNet50(ResNet):
+  """ResNet-50; returns the map `[B, H/32, W/32, 2048]`."""
+
+  stage_sizes: tuple[int, ...] = (3, 4, 6, 3)
+
+
+class TinyResNet(ResNet):
+  """Two stages of one block for tests and the demo; returns `[B, H/8, W/8, 64]`."""
+
+  stage_sizes: tuple[int, ...] = (1, 1)
+  width: int = 8
+
+
+class Stage(nn.Module):
+  """Blocks at one resolution, the first of which may halve it."""
+
+  num_blocks: int
+  width: int
+  stride: int
+  variant: str
+  norm: dict[str, object]
+  dtype: DTypeLike
+
+  @nn.compact
+  def __call__(self, x: jax.Array, batch_statistics: bool) -> jax.Array:
+    """Applies the blocks."""
+    for i in range(self.num_blocks):
+      x = Bottleneck(
+        width=self.width,
+        stride=self.stride if i == 0 else 1,
+        variant=self.variant,
+        norm=self.norm,
+        dtype=self.dtype,
+        name=f"block{i}",
+      )(x, batch_statistics)
+    return x
+
+
+class Bottleneck(nn.Module):
+  """Three convolutions (1×1, 3×3, 1×1) beside a shortcut."""
+
+  width: int
+  stride: int
+  variant: str
+  norm: dict[str, object]
+  dtype: DTypeLike
+
+  @nn.compact
+  def __call__(self, x: jax.Array, batch_statistics: bool) -> jax.Array:
+    """Returns the rectified sum of both ways."""
+
+    def layer(suffix, x, features, kernel_size, stride=1, padding=0):
+      conv = Conv(
+        features, kernel_size, stride, padding, dtype=self.dtype, name=f"conv{suffix}"
+      )
+      norm = BatchNorm(features, dtype=self.dtype, name=f"bn{suffix}", **self.norm)
+      return conv_norm(conv, norm, x, batch_statistics)
+
+    stride1, stride2 = (self.stride, 1) if self.variant == "v1" else (1, self.stride)
+    out = self.width * _EXPANSION
+    y = nn.relu(layer(1, x, self.width, 1, stride1))
+    y = nn.relu(layer(2, y, self.width, 3, stride2, padding=1))
+    y = layer(3, y, out, 1)
+    if self.stride != 1 or x.shape[-1] != out:
+      x = layer("_downsample", x, out, 1, self.stride)
+    return nn.relu(x.astype(self.dtype) + y)

@@ -1,0 +1,139 @@
+"""Names and layouts of tensors in torchvision and Keras."""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+import re
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+Path = tuple[str, ...]
+Shape = tuple[int, ...]
+
+
+class Source(NamedTuple):
+  """Where one array of a Flax tree comes from.
+
+  Attributes:
+    tensors: names in the file, with the shapes that are expected there.
+    convert: makes the array from these tensors, in this order.
+  """
+
+  tensors: dict[str, Shape]
+  convert: Callable[..., np.ndarray]
+
+
+class Layout(NamedTuple):
+  """How PyTorch stores an array of a Flax tree, and the way back."""
+
+  to_torch: Callable[[np.ndarray], np.ndarray]
+  from_torch: Callable[[np.ndarray], np.ndarray]
+
+
+_AS_IS = Layout(lambda x: x, lambda x: x)
+_DENSE = Layout(lambda x: x.transpose(), lambda x: x.transpose())
+_CONV = Layout(lambda x: x.transpose(3, 2, 0, 1), lambda x: x.transpose(2, 3, 1, 0))
+# AlexNet's first dense layer reads the map 6 × 6 × 256 channel by channel in
+# PyTorch, and position by position here.
+_FLATTENED_MAP = Layout(
+  lambda x: x.reshape(6, 6, 256, -1).transpose(3, 2, 0, 1).reshape(-1, 9216),
+  lambda x: x.reshape(-1, 256, 6, 6).transpose(2, 3, 1, 0).reshape(9216, -1),
+)
+
+_TORCHVISION_LEAVES = {
+  "kernel": "weight",
+  "scale": "weight",
+  "bias": "bias",
+  "mean": "running_mean",
+  "var": "running_var",
+}
+_TORCHVISION_ALEXNET = {
+  "conv1": "features.0",
+  "conv2": "features.3",
+  "conv3": "features.6",
+  "conv4": "features.8",
+  "conv5": "features.10",
+  "fc6": "classifier.1",
+  "fc7": "classifier.4",
+  "fc8": "classifier.6",
+}
+_KERAS_LEAVES = {
+  "kernel": "kernel",
+  "scale": "gamma",
+  "bias": "beta",
+  "mean": "moving_mean",
+  "var": "moving_variance",
+}
+
+
+def is_keras(names: Iterable[str]) -> bool:
+  """Whether names are those of Keras, such as `res2a_branch2a/kernel`."""
+  return any("/" in name for name in names)
+
+
+def is_classifier(name: str) -> bool:
+  """Whether a tensor is one of a fully connected layer, in either naming."""
+  return name.startswith(("fc", "classifier."))
+
+
+def is_counter(name: str) -> bool:
+  """Whether a tensor is a count of steps, which only PyTorch has a use for."""
+  return name.endswith(".num_batches_tracked")
+
+
+def torchvision_source(architecture: str, path: Path, shape: Shape) -> Source:
+  """Source of an array in torchvision's names and layouts."""
+  layout = torchvision_layout(path, shape)
+  stored = jax.eval_shape(layout.to_torch, jax.ShapeDtypeStruct(shape, np.float32))
+  return Source({torchvision_name(architecture, path): stored.shape}, layout.from_torch)
+
+
+def torchvision_name(architecture: str, path: Path) -> str:
+  """Name of an array, e.g. `layer1.0.conv1.weight`."""
+  _, *modules, leaf = path
+  if architecture == "alexnet":
+    modules = [_TORCHVISION_ALEXNET[name] for name in modules]
+  else:
+    modules = [name.removeprefix("block") for name in modules]
+    modules[-1] = {
+      "conv_downsample": "downsample.0",
+      "bn_downsample": "downsample.1",
+    }.get(modules[-1], modules[-1])
+  return ".".join([*modules, _TORCHVISION_LEAVES[leaf]])
+
+
+def torchvision_layout(path: Path, shape: Shape) -> Layout:
+  """Layout of an array."""
+  if path[-2:] == ("fc6", "kernel"):
+    return _FLATTENED_MAP
+  return {1: _AS_IS, 2: _DENSE, 4: _CONV}[len(shape)]
+
+
+def keras_source(architecture: str, path: Path, shape: Shape) -> Source:
+  """Source of an array in the names of Keras's first ResNet-50, in HWIO."""
+  if architecture != "resnet50":
+    raise ValueError(f"Keras has no {architecture}; only resnet50 has Keras names.")
+  _, *modules, leaf = path
+  if modules == ["fc"]:
+    return Source({f"fc1000/{leaf}": shape}, lambda x: x)
+  conv, norm = _keras_layers(modules)
+  if leaf == "kernel":
+    return Source({f"{conv}/kernel": shape}, lambda x: x)
+  tensors = {f"{norm}/{_KERAS_LEAVES[leaf]}": shape}
+  if leaf != "mean":
+    return Source(tensors, lambda x: x)
+  # Convolutions have a bias there, which the mean takes away again.
+  return Source(tensors | {f"{conv}/bias": shape}, lambda mean, bias: mean - bias)
+
+
+def _keras_layers(modules: list[str]) -> tuple[str, str]:
+  """Names of a convolution and of the batch norm behind it, given either."""
+  if len(modules) == 1:
+    return "conv1", "bn_conv1"
+  stage, block, layer = modules
+  stage = int(stage.removeprefix("layer")) + 1
+  block = "abcdef"[int(block.removeprefix("block"))]
+  number = re.search(r"\d$", layer)
+  branch = f"2{'abc'[int(number[0]) - 1]}" if number else "1"
+  return f"res{stage}{block}_branch{branch}", f"bn{stage}{block}_branch{branch}"

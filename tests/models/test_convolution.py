@@ -1,0 +1,67 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pnjax.models import _convolution
+
+
+@pytest.mark.parametrize(
+  "batch, side, channels, size, stride, padding",
+  [
+    (2, 8, 4, 1, 1, 0),
+    (2, 9, 16, 1, 2, 0),
+    (3, 12, 3, 7, 2, 3),
+    (2, 10, 16, 3, 1, 1),
+    (2, 11, 16, 3, 2, 1),
+    (2, 31, 3, 11, 4, 2),
+  ],
+)
+def test_conv_equals_that_of_xla(rng, batch, side, channels, size, stride, padding):
+  x = jnp.asarray(rng.standard_normal((batch, side, side, channels)), jnp.float32)
+  w = jnp.asarray(rng.standard_normal((size, size, channels, 8)), jnp.float32)
+  expected, pullback = jax.vjp(
+    lambda x, w: _convolution._xla_conv(x, w, stride, padding), x, w
+  )
+  g = jnp.asarray(rng.standard_normal(expected.shape), jnp.float32)
+  actual, own_pullback = jax.vjp(
+    lambda x, w: _convolution.conv(x, w, stride, padding), x, w
+  )
+  np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-4)
+  for ours, theirs in zip(own_pullback(g), pullback(g), strict=True):
+    np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("batch", [4, 5])
+def test_weight_gradient_of_large_maps(rng, monkeypatch, batch):
+  monkeypatch.setattr(_convolution, "_CACHED", 2 * 6 * 6 * 16 * 4)  # Two maps.
+  x = jnp.asarray(rng.standard_normal((batch, 6, 6, 16)), jnp.float32)
+  w = jnp.asarray(rng.standard_normal((3, 3, 16, 16)), jnp.float32)
+  expected = _convolution._xla_weight_gradient(x, w, x, 1, 1)
+  actual = _convolution._cpu_weight_gradient(x, w, x, 1, 1)
+  np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("side, padding", [(8, 1), (9, 0), (10, 0), (7, 1)])
+def test_max_pool_equals_that_of_xla(rng, side, padding):
+  x = jnp.asarray(rng.standard_normal((2, side, side, 3)), jnp.float32)
+  expected, pullback = jax.vjp(lambda x: _convolution._xla_max_pool(x, padding), x)
+  actual, own_pullback = jax.vjp(lambda x: _convolution.max_pool(x, padding), x)
+  np.testing.assert_array_equal(actual, expected)
+  np.testing.assert_allclose(own_pullback(expected), pullback(expected), rtol=1e-6)
+
+
+def test_accelerators_run_the_ordinary_operations():
+  def loss(x, w):
+    return jnp.sum(_convolution.max_pool(_convolution.conv(x, w, 1, 0)))
+
+  x, w = jnp.ones((2, 8, 8, 4)), jnp.ones((1, 1, 4, 4))
+  traced = jax.jit(jax.grad(loss, argnums=(0, 1))).trace(x, w)
+  cpu = traced.lower(lowering_platforms=("cpu",)).as_text()
+  tpu = traced.lower(lowering_platforms=("tpu",)).as_text()
+  assert "stablehlo.dot_general" in cpu
+  assert "stablehlo.convolution" not in cpu
+  assert tpu.count("stablehlo.convolution") == 3
+  assert "stablehlo.dot_general" not in tpu
+  assert "select_and_scatter" in tpu
+  assert "select_and_scatter" not in cpu
