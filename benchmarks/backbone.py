@@ -4,8 +4,10 @@
 
 Both take the same step by turns: a training step (forward, cross-entropy, backward,
 SGD) with the statistics of batch norm held fixed, as in fine-tuning, and an
-evaluation step. PyTorch runs channels-last. What counts is the ratio: both share
-whatever else the machine is doing.
+evaluation step. PyTorch runs channels-last.
+
+The ratio means something on an idle machine only: PyTorch's threads wait for each
+other at every layer, so that any other process slows it down far more than XLA.
 """
 
 import argparse
@@ -53,6 +55,7 @@ def main() -> None:
     speeds = [args.batch / t for t in seconds]
     ratio = speeds[0] / speeds[1]
     print(f"{name:12}{speeds[0]:10.2f}{speeds[1]:10.2f}{ratio:8.2f}", flush=True)
+  print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
 
 
 def race(steps: list[Callable[[], None]], repetitions: int) -> list[float]:
