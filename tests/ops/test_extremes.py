@@ -52,7 +52,7 @@ def test_finite_for_any_features_at_any_scale(rng, name):
   for kind in families.FEATURES:
     phi = families.features(rng, kind, np.float32)
     g = some_cotangent(f, phi, parameter)
-    for scale in np.float32([1e-15, 1e-9, 1.0, 1e9, 1e15]):
+    for scale in np.float32([1e-15, 1.0, 1e15]):
       for x in families.value_and_derivatives(f, phi * scale, parameter, g):
         assert np.all(np.isfinite(x)), (kind, scale)
 
