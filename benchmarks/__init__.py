@@ -1,1 +1,1 @@
-"""Speed and memory, against peers where there are any."""
+"""Speed and memory against peers, one command each."""

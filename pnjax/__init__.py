@@ -5,9 +5,9 @@ import os
 # On a CPU, `jnp.linalg.eigh` runs LAPACK of SciPy, whose OpenBLAS keeps its threads
 # spinning for some 25 ms after each call. They take the cores from XLA's own and
 # make all that follows slower: spectral pooling as a whole by a third. This lets
-# them sleep; it has to be set before SciPy is loaded, and a value of the user's own
-# is left as it is.
-os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
+# them sleep after 0.1 ms, which still bridges the steps of a decomposition. It has
+# to be set before SciPy is loaded; a value of the user's own is left as it is.
+os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "18")
 
 from pnjax import ops
 

@@ -86,4 +86,4 @@ def as_count(name: str, value: int, at_least: int = 1) -> int:
 
 def upcast(x: jax.Array) -> jax.Array:
   """Returns half-precision input in float32, anything else as it is."""
-  return x.astype(jnp.promote_types(x.dtype, jnp.float32))
+  return x.astype(jnp.float32) if jnp.finfo(x.dtype).bits < 32 else x

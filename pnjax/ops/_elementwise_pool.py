@@ -9,7 +9,6 @@ from collections.abc import Callable
 import functools
 
 import jax
-import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from pnjax.ops import _checks
@@ -107,24 +106,21 @@ def _pool(
   parameters: jax.Array | tuple[jax.Array, ...],
 ) -> jax.Array:
   """Returns f(XᵀX; parameters), f element-wise."""
-  return f(_linalg.self_product(x), parameters)
+  return _pool_fwd(f, x, parameters)[0]
 
 
+@functools.partial(jax.jit, static_argnums=0)
 def _pool_fwd(f, x, parameters):
   m = _linalg.self_product(x)
   return f(m, parameters), (x, m, parameters)
 
 
+@functools.partial(jax.jit, static_argnums=0)
 def _pool_bwd(f, residuals, g):
   # The cotangent of M is G ⊙ f'(M), that of X is X times twice its symmetric
   # part. M is symmetric, so f'(M) can be taken out: X̄ = X((G + Gᵀ) ⊙ f'(M)).
   x, m, parameters = residuals
-
-  def slope(m):
-    _, slope = jax.jvp(lambda m: f(m, parameters), (m,), (jnp.ones_like(m),))
-    return slope
-
-  x_bar = _linalg.symmetric_product(x, g, m, slope)
+  x_bar = _linalg.weighted_symmetric_product(x, g, m, parameters, f)
   _, parameters_vjp = jax.vjp(functools.partial(f, m), parameters)
   return x_bar, *parameters_vjp(g)
 

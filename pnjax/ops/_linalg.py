@@ -1,7 +1,7 @@
 """Matrix helpers that the operators share."""
 
 from collections.abc import Callable
-import functools
+from typing import Any
 
 import jax
 from jax import lax
@@ -22,57 +22,59 @@ def sym(m: jax.Array) -> jax.Array:
   return (m + m.mT) / 2
 
 
-def symmetric_product(
-  x: jax.Array,
-  g: jax.Array,
-  m: jax.Array | None = None,
-  slope: Callable[[jax.Array], jax.Array] | None = None,
-) -> jax.Array:
-  """Returns X (G + Gᵀ), or X ((G + Gᵀ) ⊙ slope(M)) for symmetric M.
+def symmetric_product(x: jax.Array, g: jax.Array) -> jax.Array:
+  """Returns X (G + Gᵀ) for X of shape `[..., N, d]` and G of shape `[..., d, d]`.
 
   The one product that the derivative of a pooling operator owes its cotangent.
-  A CPU adds and weighs one block of columns at a time, which stays in its cache;
-  the sum as a whole would go to memory and back.
-
-  Args:
-    x: `[..., N, d]`.
-    g: `[..., d, d]`.
-    m: symmetric matrices `[..., d, d]`.
-    slope: element-wise function of `m`.
   """
-  weigh = (lambda m: 1) if slope is None else slope
-  m = g if slope is None else m
-  plain = functools.partial(_plain_symmetric_product, weigh)
-  blocked = functools.partial(_blocked_symmetric_product, weigh)
-  return lax.platform_dependent(x, g, m, cpu=blocked, default=plain)
+  return _by_columns(x, g, g, lambda total, _: total)
 
 
-def _plain_symmetric_product(weigh, x, g, m):
-  return matmul(x, (g + g.mT) * weigh(m))
+def weighted_symmetric_product(
+  x: jax.Array,
+  g: jax.Array,
+  m: jax.Array,
+  parameters: Any,
+  f: Callable[[jax.Array, Any], jax.Array],
+) -> jax.Array:
+  """Returns X ((G + Gᵀ) ⊙ f'(M; parameters)) for symmetric M, f element-wise."""
+
+  def weigh(total, m):
+    _, slope = jax.jvp(lambda m: f(m, parameters), (m,), (jnp.ones_like(m),))
+    return total * slope
+
+  return _by_columns(x, g, m, weigh)
 
 
-def _blocked_symmetric_product(weigh, x, g, m):
+def _by_columns(x, g, m, weigh):
+  """Returns X weigh(G + Gᵀ, M), in blocks of columns where that is faster.
+
+  A CPU keeps a block in its cache; the whole sum would go to memory and back.
+  """
   dim = g.shape[-1]
   num_blocks = -(-dim // _BLOCK)
   width = -(-dim // num_blocks)
 
-  def add_block(i, out):
-    # The last block starts early rather than being narrower: what it shares with
-    # the one before is written twice, with the same values.
-    start = jnp.minimum(i * width, dim - width)
-    columns = functools.partial(
-      lax.dynamic_slice_in_dim,
-      start_index=start,
-      slice_size=width,
-      axis=-1,
-    )
-    rows = lax.dynamic_slice_in_dim(g, start, width, axis=-2)
-    block = matmul(x, (columns(g) + rows.mT) * weigh(columns(m)))
-    return lax.dynamic_update_slice_in_dim(out, block, start, axis=-1)
+  def at_once(x, g, m):
+    return matmul(x, weigh(g + g.mT, m))
+
+  def in_blocks(x, g, m):
+    def add_block(i, out):
+      # The last block starts early rather than being narrower: what it shares
+      # with the one before is written twice, with the same values.
+      start = jnp.minimum(i * width, dim - width)
+      rows = lax.dynamic_slice_in_dim(g, start, width, axis=-2)
+      columns, m_columns = (
+        lax.dynamic_slice_in_dim(a, start, width, axis=-1) for a in (g, m)
+      )
+      block = matmul(x, weigh(columns + rows.mT, m_columns))
+      return lax.dynamic_update_slice_in_dim(out, block, start, axis=-1)
+
+    return lax.fori_loop(0, num_blocks, add_block, jnp.zeros_like(x))
 
   if num_blocks == 1:
-    return _plain_symmetric_product(weigh, x, g, m)
-  return lax.fori_loop(0, num_blocks, add_block, jnp.zeros_like(x))
+    return at_once(x, g, m)
+  return lax.platform_dependent(x, g, m, cpu=in_blocks, default=at_once)
 
 
 # Columns of a block at most. Measured with `benchmarks.pooling` at d = 2058.

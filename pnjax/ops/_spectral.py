@@ -93,6 +93,7 @@ def matrix_function(
   return _matrix_function_fwd(f, m, parameter)[0]
 
 
+@functools.partial(jax.jit, static_argnums=0)
 def _matrix_function_fwd(f, m, parameter):
   w, u = jnp.linalg.eigh(m)
   # Eigenvalues of zero come out of `eigh` as up to two units of rounding of the
@@ -102,6 +103,7 @@ def _matrix_function_fwd(f, m, parameter):
   return out, (w, u, parameter)
 
 
+@functools.partial(jax.jit, static_argnums=0)
 def _matrix_function_bwd(f, residuals, g):
   # Daleckii–Krein: in the basis of the eigenvectors the derivative of ψ(M) is
   # an element-wise product with the divided differences L_ij = ψ[λ_i, λ_j],

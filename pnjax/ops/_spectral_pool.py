@@ -145,6 +145,7 @@ def _gram_function(
   return _gram_function_fwd(f, x, parameter)[0]
 
 
+@functools.partial(jax.jit, static_argnums=0)
 def _gram_function_fwd(f, x, parameter):
   # K = XXᵀ = V diag(w) Vᵀ. The rows of Y = VᵀX are orthogonal, of squared norm w,
   # and ψ(XᵀX) = Yᵀ diag(g(w)) Y, with g(w) = ψ[w, 0] > 0.
@@ -159,6 +160,7 @@ def _gram_function_fwd(f, x, parameter):
   return out, (v, w, y, parameter)
 
 
+@functools.partial(jax.jit, static_argnums=0)
 def _gram_function_bwd(f, residuals, g_out):
   # U = diag(w^-½) Y has the eigenvectors of M = XᵀX with w > 0 as rows. With the
   # symmetrised cotangent S let H = US and B = HUᵀ. Daleckii–Krein over all of
@@ -184,6 +186,7 @@ def _gram_function_bwd(f, residuals, g_out):
 _gram_function.defvjp(_gram_function_fwd, _gram_function_bwd)
 
 
+@functools.partial(jax.jit, static_argnums=1)
 def _maxexp_by_products(x: jax.Array, eta: int) -> jax.Array:
   """Returns I − (I − XᵀX)^η with O(log η) products of the smaller size.
 

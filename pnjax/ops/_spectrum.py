@@ -63,16 +63,21 @@ def _asinhe_difference(x, y, gamma_prime):
   q = (1 + rho) / (rho * jnp.hypot(1, high) + jnp.hypot(1, low))
   z = (high - low) * q
   same_sign = q * _quotient(jnp.arcsinh(z), z, limit=1)
-  other_sign = _quotient(jnp.arcsinh(a) - jnp.arcsinh(b), a - b, limit=1)
+  other_sign = _quotient(
+    jnp.arcsinh(a) - jnp.arcsinh(b), gamma_prime * (x - y), limit=1
+  )
   return gamma_prime * jnp.where((a >= 0) == (b >= 0), same_sign, other_sign)
 
 
 def _sigme_difference(x, y, eta_prime):
-  # tanh a − tanh b = 2 σ(2a) σ(−2b) (1 − exp(−2(a − b))) for a >= b.
-  a = eta_prime / 2 * jnp.maximum(x, y)
-  b = eta_prime / 2 * jnp.minimum(x, y)
-  ratio = _quotient(-jnp.expm1(-2 * (a - b)), a - b, limit=2)
-  return eta_prime * lax.logistic(2 * a) * lax.logistic(-2 * b) * ratio
+  # tanh a − tanh b = 2 σ(2a) σ(−2b) (1 − exp(−2(a − b))) for a >= b. The difference
+  # is taken before the scaling: after it, a fused multiply-add may leave a rest of
+  # rounding between equals.
+  high, low = jnp.maximum(x, y), jnp.minimum(x, y)
+  z = eta_prime * (high - low)
+  ratio = _quotient(-jnp.expm1(-z), z, limit=1)
+  outer = lax.logistic(eta_prime * high) * lax.logistic(-eta_prime * low)
+  return 2 * eta_prime * outer * ratio
 
 
 def _shifted_log(x, lam):

@@ -1,0 +1,293 @@
+"""Speed and memory of the pooling operators beside what a user would pick instead.
+
+Run it as
+
+    python -m benchmarks.pooling
+
+It prints one table for each setting: milliseconds forward and forward + backward,
+the latter also as a multiple of the products that nobody can avoid (XᵀX forward, XG
+backward), and the temporaries that XLA allocates for forward + backward in units of
+a d×d matrix an image. With PyTorch installed, its eigendecomposition, matrix power
+and Newton–Schulz iteration stand beside them. The last lines compare what was
+measured with what the project wants to reach.
+"""
+
+from collections.abc import Callable
+import functools
+import importlib.util
+import math
+import os
+from typing import NamedTuple
+
+from absl import app
+from absl import flags
+
+import pnjax  # First, since it sets how LAPACK's threads wait.  # isort: skip
+import jax
+from jax import lax
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks import timing
+from pnjax import ops
+
+_ROUNDS = flags.DEFINE_integer("rounds", 9, "How often each operator is timed.")
+_SLOW_ROUNDS = flags.DEFINE_integer(
+  "slow_rounds", 3, "The same for those that take more than half a second."
+)
+
+
+class Setting(NamedTuple):
+  """Shapes of one table."""
+
+  name: str
+  dim: int
+  num_vectors: int
+  batch: int
+  peers: bool = True
+
+
+SETTINGS = (
+  Setting("ResNet-50 at 448, one image", 2058, 196, 1),
+  Setting("ResNet-50 at 448, four images", 2058, 196, 4, peers=False),
+  Setting("AlexNet, one image", 266, 36, 1),
+  Setting("256 channels at 14×14, one image", 256, 196, 1),
+  Setting("256 channels at 14×14, eight images", 256, 196, 8),
+)
+
+OURS = {
+  "SigmE": lambda x: ops.sigme_pool(x, 1e3),
+  "SigmE of cooccurrence": lambda x: ops.sigme(ops.cooccurrence(x), 1e3),
+  "AsinhE": lambda x: ops.asinhe_pool(x, 1e3),
+  "MaxExp": lambda x: ops.maxexp_pool(x, 20.0),
+  "Gamma": lambda x: ops.gamma_pool(x, 0.5),
+  "spectral Gamma": lambda x: ops.spectral_gamma_pool(x, 0.5),
+  "spectral MaxExp": lambda x: ops.spectral_maxexp_pool(x, 20.0),
+  "spectral MaxExp, integer η": lambda x: ops.spectral_maxexp_pool(x, 20),
+  "spectral AsinhE": lambda x: ops.spectral_asinhe_pool(x, 1e3),
+  "spectral SigmE": lambda x: ops.spectral_sigme_pool(x, 1e3),
+}
+
+PRODUCTS = "the products alone"
+SPECTRAL = tuple(name for name in OURS if name.startswith("spectral"))
+TORCH_EIGH = "torch.linalg.eigh, square root"
+TORCH_POWER = "torch.matrix_power, MaxExp 20"
+TORCH_NEWTON = "torch.bmm, five Newton–Schulz steps"
+TORCH_SIGME = "torch, SigmE"
+
+
+def sqrt_by_autodiff(phi: jax.Array) -> jax.Array:
+  """The matrix square root, differentiated through `jnp.linalg.eigh`."""
+  w, u = jnp.linalg.eigh(ops.cooccurrence(phi))
+  root = jnp.sqrt(jnp.maximum(w, 1e-12))
+  return jnp.matmul(u * root[..., None, :], u.mT, precision=lax.Precision.HIGHEST)
+
+
+JAX_PEERS = {"autodiff through jnp.linalg.eigh, square root": sqrt_by_autodiff}
+
+
+class Case(NamedTuple):
+  """What is timed of one operator, and its temporaries in bytes, if known."""
+
+  forward: Callable[[], object]
+  both: Callable[[], object]
+  temporaries: int | None
+
+
+def jax_case(f: Callable[[jax.Array], jax.Array], phi, g) -> Case:
+  """Compiles an operator of features, forward and with its derivative."""
+
+  def both(phi, g):
+    value, vjp = jax.vjp(f, phi)
+    return value, vjp(g)[0]
+
+  return _compiled(f, (phi,), both, (phi, g))
+
+
+def products_case(phi, g) -> Case:
+  """The two products of size d×d×N that every operator owes."""
+  matmul = functools.partial(jnp.matmul, precision=lax.Precision.HIGHEST)
+
+  def both(phi, g):
+    return matmul(phi.mT, phi), matmul(phi, g)
+
+  return _compiled(lambda phi: matmul(phi.mT, phi), (phi,), both, (phi, g))
+
+
+def _compiled(forward, forward_args, both, both_args) -> Case:
+  forward = jax.jit(forward).lower(*forward_args).compile()
+  both = jax.jit(both).lower(*both_args).compile()
+  return Case(
+    lambda: jax.block_until_ready(forward(*forward_args)),
+    lambda: jax.block_until_ready(both(*both_args)),
+    both.memory_analysis().temp_size_in_bytes,
+  )
+
+
+def torch_cases(phi: np.ndarray, g: np.ndarray) -> dict[str, Case]:
+  """The same pooling in eager PyTorch, as its users write it."""
+  import torch
+
+  torch.set_num_threads(os.cpu_count() or 1)
+  dim = phi.shape[-1]
+  phi = torch.from_numpy(phi).reshape(-1, *phi.shape[-2:])
+  g = torch.from_numpy(g).reshape(-1, dim, dim)
+  identity = torch.eye(dim).expand(phi.shape[0], dim, dim)
+
+  def cooccurrence(phi):
+    return torch.bmm(phi.mT, phi) / phi.shape[-2]
+
+  def trace(m):
+    return m.diagonal(dim1=-2, dim2=-1).sum(-1)[:, None, None]
+
+  def eigh(phi):
+    w, u = torch.linalg.eigh(cooccurrence(phi))
+    return (u * w.clamp_min(1e-12).sqrt()[:, None, :]) @ u.mT
+
+  def matrix_power(phi):
+    m = cooccurrence(phi)
+    return identity - torch.matrix_power(identity - m / (trace(m) + 1e-6), 20)
+
+  def newton_schulz(phi):
+    m = cooccurrence(phi)
+    t = trace(m)
+    y, z = m / t, identity
+    for _ in range(5):
+      step = (3 * identity - torch.bmm(z, y)) / 2
+      y, z = torch.bmm(y, step), torch.bmm(step, z)
+    return y * t.sqrt()
+
+  def sigme(phi):
+    m = cooccurrence(phi)
+    return 2 / (1 + torch.exp(-1e3 * m / (trace(m) + 1e-6))) - 1
+
+  def case(f):
+    def forward():
+      with torch.no_grad():
+        return f(phi)
+
+    def both():
+      x = phi.detach().requires_grad_()
+      f(x).backward(g)
+      return x.grad
+
+    return Case(forward, both, None)
+
+  return {
+    TORCH_SIGME: case(sigme),
+    TORCH_EIGH: case(eigh),
+    TORCH_POWER: case(matrix_power),
+    TORCH_NEWTON: case(newton_schulz),
+  }
+
+
+def run_setting(setting: Setting, with_torch: bool) -> dict[str, float]:
+  """Times all operators of one setting, prints the table, returns seconds."""
+  rng = np.random.default_rng(0)
+  batch = (setting.batch,) if setting.batch > 1 else ()
+  phi = rng.normal(size=(*batch, setting.num_vectors, setting.dim))
+  phi = np.maximum(phi, 0).astype(np.float32)
+  g = rng.normal(size=(*batch, setting.dim, setting.dim)).astype(np.float32)
+
+  arrays = jnp.asarray(phi), jnp.asarray(g)
+  cases = {PRODUCTS: products_case(*arrays)}
+  cases |= {name: jax_case(f, *arrays) for name, f in OURS.items()}
+  if setting.peers:
+    cases |= {name: jax_case(f, *arrays) for name, f in JAX_PEERS.items()}
+  if setting.peers and with_torch:
+    cases |= torch_cases(phi, g)
+
+  forward = _measure({name: case.forward for name, case in cases.items()})
+  both = _measure({name: case.both for name, case in cases.items()})
+
+  print(f"\n### {setting.name}: d = {setting.dim}, N = {setting.num_vectors}\n")
+  print(
+    "| operator | forward, ms | with backward, ms | × products | temporaries, d×d |"
+  )
+  print("|---|---:|---:|---:|---:|")
+  for name, case in cases.items():
+    memory = "–"
+    if case.temporaries is not None:
+      memory = f"{case.temporaries / (4 * setting.dim**2 * setting.batch):.2f}"
+    cells = (
+      name,
+      _ms(forward[name]),
+      _ms(both[name]),
+      f"{both[name] / both[PRODUCTS]:.2f}",
+      memory,
+    )
+    print(f"| {' | '.join(cells)} |", flush=True)
+  return both
+
+
+def _ms(seconds: float) -> str:
+  milliseconds = 1e3 * seconds
+  return f"{milliseconds:.{max(0, 2 - int(math.log10(max(milliseconds, 1))))}f}"
+
+
+def _measure(cases: dict[str, Callable[[], object]]) -> dict[str, float]:
+  """Times the fast cases in many rounds, and the slow ones in few."""
+  once = timing.measure(cases, rounds=1, warm_up=False)
+  slow = {name: run for name, run in cases.items() if once[name] > 0.5}
+  fast = {name: run for name, run in cases.items() if name not in slow}
+  return timing.measure(fast, _ROUNDS.value) | timing.measure(
+    slow, _SLOW_ROUNDS.value, warm_up=False
+  )
+
+
+def print_targets(results: dict[str, dict[str, float]], with_torch: bool) -> None:
+  """Compares what was measured with what the project wants to reach."""
+  large = results[SETTINGS[0].name]
+  rows = [("slowest spectral pool, × products", _slowest(large, PRODUCTS), "<=", 1.7)]
+  rows.append(("SigmE, × products", large["SigmE"] / large[PRODUCTS], "<=", 1.8))
+  if with_torch:
+    rows += [
+      (
+        "torch.linalg.eigh / slowest spectral pool",
+        1 / _slowest(large, TORCH_EIGH),
+        ">=",
+        20,
+      ),
+      (
+        "Newton–Schulz / slowest spectral pool",
+        1 / _slowest(large, TORCH_NEWTON),
+        ">=",
+        60,
+      ),
+      ("SigmE in torch / SigmE", large[TORCH_SIGME] / large["SigmE"], ">=", 2),
+    ]
+    for setting in (SETTINGS[2], SETTINGS[3]):
+      small = results[setting.name]
+      for peer, target in ((TORCH_EIGH, 1), (TORCH_NEWTON, 2)):
+        label = f"d = {setting.dim}: {peer} / slowest spectral pool"
+        rows.append((label, 1 / _slowest(small, peer), ">=", target))
+  print("\n### Targets, forward + backward\n")
+  print("| ratio | measured | wanted | reached |\n|---|---:|---:|---|")
+  for label, value, sign, target in rows:
+    reached = value <= target if sign == "<=" else value >= target
+    print(f"| {label} | {value:.2f} | {sign} {target} | {'yes' if reached else 'no'} |")
+
+
+def _slowest(both: dict[str, float], peer: str) -> float:
+  return max(both[name] for name in SPECTRAL) / both[peer]
+
+
+def main(argv: list[str]) -> None:
+  """Prints all tables."""
+  if len(argv) > 1:
+    raise app.UsageError(f"unknown arguments: {argv[1:]}")
+  with_torch = importlib.util.find_spec("torch") is not None
+  versions = f"jax {jax.__version__}, pnjax {pnjax.__version__}"
+  if with_torch:
+    versions += f", torch {importlib.import_module('torch').__version__}"
+  print(f"{timing.machine()}, float32, {versions}; median of {_ROUNDS.value} runs")
+  if not with_torch:
+    print(
+      "PyTorch is not installed: its rows are left out (pip install 'pnjax[torch]')"
+    )
+  results = {s.name: run_setting(s, with_torch) for s in SETTINGS}
+  print_targets(results, with_torch)
+
+
+if __name__ == "__main__":
+  app.run(main)

@@ -1,0 +1,45 @@
+"""A backbone, a pooling layer and a linear classifier in one module."""
+
+from flax import linen as nn
+import jax
+
+
+class Classifier(nn.Module):
+  """Logits of pictures: backbone, pooling, dense layer.
+
+  Pictures are `[B, H, W, 3]`, or `[B, P, H, W, 3]` for P patches of each, which are
+  pooled together.
+
+  Attributes:
+    backbone: a module from pictures `[B, H, W, 3]` to maps `[B, H', W', d]`, such as
+      `ResNet50`.
+    pooling: a module from maps to vectors, such as `SecondOrderPooling`.
+    num_classes: number of classes.
+  """
+
+  backbone: nn.Module
+  pooling: nn.Module
+  num_classes: int
+
+  def setup(self):
+    """Declares the dense layer."""
+    # It starts from zero: its input is new, and millions long.
+    self.head = nn.Dense(self.num_classes, kernel_init=nn.initializers.zeros)
+
+  def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+    """Returns the logits `[B, num_classes]` in float32."""
+    return self.head(self.pooled(x, train))
+
+  def pooled(self, x: jax.Array, train: bool = False) -> jax.Array:
+    """Returns the vectors that the dense layer gets, `[B, D]`."""
+    return self.pooling(self.features(x, train))
+
+  def features(self, x: jax.Array, train: bool = False) -> jax.Array:
+    """Returns the maps of the backbone, with the patch axis of the pictures."""
+    if x.ndim not in (4, 5) or x.shape[-1] != 3:
+      raise ValueError(
+        f"`x` has shape {x.shape}, expected pictures [B, H, W, 3] or patches "
+        "[B, P, H, W, 3]."
+      )
+    maps = self.backbone(x.reshape(-1, *x.shape[-3:]), train)
+    return maps.reshape(*x.shape[:-3], *maps.shape[1:])

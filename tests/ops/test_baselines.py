@@ -1,0 +1,65 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.linalg
+
+from pnjax import ops
+from tests.ops import families
+
+
+def test_signed_sqrt():
+  x = jnp.array([-4.0, 0.0, 9.0])
+  np.testing.assert_array_equal(ops.signed_sqrt(x), [-2.0, 0.0, 3.0])
+  grad = jax.grad(lambda x: jnp.sum(ops.signed_sqrt(x)))(x)
+  np.testing.assert_allclose(grad, [0.25, 0.0, 1 / 6], rtol=1e-6)
+
+
+def test_l2_normalize():
+  x = jnp.array([[3.0, 4.0], [0.0, 0.0], [1e-30, 0.0]])
+  want = [[0.6, 0.8], [0.0, 0.0], [1.0, 0.0]]
+  np.testing.assert_allclose(ops.l2_normalize(x), want, rtol=1e-6)
+  np.testing.assert_allclose(
+    jnp.linalg.norm(ops.l2_normalize(x, axis=(0, 1))), 1.0, rtol=1e-6
+  )
+  assert jnp.all(jnp.isfinite(jax.grad(lambda x: ops.l2_normalize(x).sum())(x)))
+
+
+def test_matrix_log(x64, rng):
+  m, _ = families.matrix_with_spectrum(rng, [0.1, 0.1, 2.0, 5.0])
+  want = scipy.linalg.logm(m + 0.01 * np.eye(4))
+  np.testing.assert_allclose(ops.matrix_log(m, 0.01), want, atol=1e-12)
+  families.check_gradients(ops.matrix_log, (m, 0.01))
+  singular, _ = families.matrix_with_spectrum(rng, [0.0, 0.0, 2.0, 5.0])
+  families.check_gradients(ops.matrix_log, (singular, 0.1))
+
+
+def test_newton_schulz_converges_to_the_square_root(x64, rng):
+  m, _ = families.matrix_with_spectrum(rng, [0.5, 0.7, 2.0, 5.0])
+  want = ops.spectral_gamma(m, 0.5)
+  errors = [
+    float(jnp.max(jnp.abs(ops.newton_schulz_sqrt(m, n) - want))) for n in (3, 5, 8)
+  ]
+  assert errors[0] > errors[1] > errors[2]
+  assert errors[2] < 1e-8
+  families.check_gradients(ops.newton_schulz_sqrt, (m,), ("fwd", "rev"))
+
+
+def test_gradients(x64, rng):
+  x = jnp.asarray(rng.normal(size=(3, 4)))
+  families.check_gradients(ops.signed_sqrt, (x,), ("fwd", "rev"))
+  families.check_gradients(ops.l2_normalize, (x,), ("fwd", "rev"))
+
+
+@pytest.mark.parametrize(
+  "call,error,match",
+  [
+    (lambda: ops.signed_sqrt(jnp.arange(3)), TypeError, "int32"),
+    (lambda: ops.matrix_log(jnp.eye(3), -1.0), ValueError, "lam"),
+    (lambda: ops.newton_schulz_sqrt(jnp.eye(3), 0), ValueError, "iterations"),
+    (lambda: ops.newton_schulz_sqrt(jnp.ones((2, 3))), ValueError, "square"),
+  ],
+)
+def test_bad_input(call, error, match):
+  with pytest.raises(error, match=match):
+    call()

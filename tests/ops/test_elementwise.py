@@ -1,0 +1,192 @@
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pnjax import ops
+from tests.ops import families
+
+# Table 1: ψ(p) and ψ'(p), each as the paper writes it, for p in (0, 1).
+TABLE_1 = {
+  "gamma": (lambda p, g: p**g, lambda p, g: g * p ** (g - 1)),
+  "maxexp": (lambda p, n: 1 - (1 - p) ** n, lambda p, n: n * (1 - p) ** (n - 1)),
+  "asinhe": (
+    lambda p, g: np.log(g * p + np.sqrt(1 + g**2 * p**2)),
+    lambda p, g: g / np.sqrt(1 + g**2 * p**2),
+  ),
+  "sigme": (
+    lambda p, n: 2 / (1 + np.exp(-n * p)) - 1,
+    lambda p, n: 2 * n * np.exp(-n * p) / (1 + np.exp(-n * p)) ** 2,
+  ),
+}
+
+
+def of_probability(name, parameter):
+  """The operator on single entries p, without the trace and λ."""
+  return {
+    "gamma": lambda p: ops.gamma(p, parameter, lam=0.0),
+    # diag(p, 1 − p) has trace 1.
+    "maxexp": lambda p: ops.maxexp(jnp.diag(jnp.stack([p, 1 - p])), parameter, lam=0.0)[
+      0, 0
+    ],
+    "asinhe": lambda p: ops.asinhe(p, parameter),
+    "sigme": lambda p: ops.sigme(p, parameter, trace_normalize=False),
+  }[name]
+
+
+@pytest.mark.parametrize("name", TABLE_1)
+def test_table_1(x64, name):
+  value, slope = TABLE_1[name]
+  parameter = families.ELEMENTWISE[name][1]
+  psi = of_probability(name, parameter)
+  for p in (1e-3, 0.1, 0.5, 0.9):
+    np.testing.assert_allclose(psi(p), value(p, parameter), rtol=1e-10)
+    np.testing.assert_allclose(jax.grad(psi)(p), slope(p, parameter), rtol=1e-10)
+
+
+@pytest.mark.parametrize("name", ["asinhe", "sigme"])
+def test_table_1_surrogates_are_odd_with_finite_slope(x64, name):
+  psi = of_probability(name, 5.0)
+  np.testing.assert_allclose(psi(-0.3), -psi(0.3), rtol=1e-15)
+  want = 5.0 if name == "asinhe" else 2.5
+  np.testing.assert_allclose(jax.grad(psi)(0.0), want, rtol=1e-15)
+
+
+def test_table_1_slope_of_gamma_at_zero_grows_without_bound(x64):
+  slopes = [
+    jax.grad(lambda p, lam=lam: ops.gamma(p, 0.5, lam))(0.0)
+    for lam in (1e-2, 1e-6, 1e-12)
+  ]
+  np.testing.assert_allclose(slopes, [5.0, 500.0, 5e5], rtol=1e-10)
+
+
+def test_gamma_of_negative_entries_is_zero_not_nan():
+  value, grad = jax.value_and_grad(lambda m: ops.gamma(m, 0.5))(-1.0)
+  assert (value, grad) == (0.0, 0.0)
+
+
+def test_trace_normalisation_by_hand(x64):
+  m = jnp.array([[2.0, 1.0], [1.0, 2.0]])
+  np.testing.assert_allclose(
+    ops.maxexp(m, 3.0, lam=1.0), 1 - (1 - m / 5) ** 3, rtol=1e-14
+  )
+  np.testing.assert_allclose(
+    ops.sigme(m, 3.0, lam=1.0), np.tanh(1.5 * m / 5), rtol=1e-14
+  )
+  np.testing.assert_allclose(
+    ops.sigme(m, 3.0, lam=1.0, trace_normalize=False), np.tanh(1.5 * m), rtol=1e-14
+  )
+
+
+def test_first_order(x64):
+  mean = jnp.array([0.1, 0.3, 0.0])
+  np.testing.assert_allclose(
+    ops.first_order_maxexp(mean, 4.0, lam=0.1),
+    1 - (1 - mean / 0.5) ** 4,
+    rtol=1e-14,
+  )
+  assert ops.gamma(mean, 0.5).shape == mean.shape
+  assert ops.asinhe(mean, 2.0).shape == mean.shape
+  assert ops.sigme(mean, 2.0, trace_normalize=False).shape == mean.shape
+
+
+def test_trace_term_is_exact_and_not_the_matrix_t_of_the_paper(x64, rng):
+  """NUMERICS: T keeps only the diagonal of M in the second term."""
+  m = ops.cooccurrence(np.abs(rng.normal(size=(9, 6))))
+  g = rng.normal(size=(6, 6))
+  got = jax.grad(lambda m: jnp.sum(g * ops.sigme(m, 12.0)))(m)
+
+  t = jnp.trace(m) + 1e-6
+  slope = 12 / 2 * (1 - jnp.tanh(12 / 2 * m / t) ** 2)
+  d = g * slope
+  exact = d / t - jnp.eye(6) * jnp.sum(d * m) / t**2
+  np.testing.assert_allclose(got, exact, rtol=1e-10)
+
+  of_the_paper = d * (1 / t - m * jnp.eye(6) / t**2)
+  error = jnp.linalg.norm(of_the_paper - exact) / jnp.linalg.norm(exact)
+  assert error > 0.05
+
+
+@pytest.mark.parametrize("name", families.ELEMENTWISE)
+def test_gradients(x64, rng, name):
+  f, parameter = families.ELEMENTWISE[name]
+  m = ops.cooccurrence(np.abs(rng.normal(size=(2, 5, 4))))
+  families.check_second_derivatives(f, (m, parameter))
+
+
+@pytest.mark.parametrize("name", families.ELEMENTWISE_POOLS)
+def test_gradients_of_pools(x64, rng, name):
+  f, parameter = families.ELEMENTWISE_POOLS[name]
+  phi = jnp.asarray(np.abs(rng.normal(size=(2, 5, 4))))
+  families.check_second_derivatives(f, (phi, parameter), ("rev",))
+
+
+def test_gradients_of_the_other_forms(x64, rng):
+  m = ops.cooccurrence(np.abs(rng.normal(size=(5, 4))))
+  phi = jnp.asarray(rng.normal(size=(5, 4)))
+  without_trace = functools.partial(ops.sigme, trace_normalize=False)
+  families.check_second_derivatives(without_trace, (m, 3.0))
+  families.check_second_derivatives(
+    functools.partial(ops.sigme_pool, trace_normalize=False), (phi, 3.0), ("rev",)
+  )
+  families.check_second_derivatives(ops.first_order_maxexp, (m[0], 3.0))
+  families.check_second_derivatives(lambda lam: ops.gamma(m, 0.5, lam), (0.1,))
+  families.check_second_derivatives(lambda lam: ops.maxexp(m, 3.0, lam), (0.1,))
+
+
+@pytest.mark.parametrize("name", families.ELEMENTWISE_POOLS)
+@pytest.mark.parametrize("shape", [(2, 5, 8), (2, 8, 5), (3, 600)])
+def test_pools_are_the_composition(x64, rng, name, shape):
+  """(3, 600) is wide enough for the blocks of `symmetric_product`."""
+  phi = jnp.asarray(np.abs(rng.normal(size=shape)))
+  g = jnp.asarray(rng.normal(size=(*shape[:-2], shape[-1], shape[-1])))
+  pool, parameter = families.ELEMENTWISE_POOLS[name]
+  f, _ = families.ELEMENTWISE[name]
+  got = families.value_and_derivatives(pool, phi, parameter, g)
+  want = families.value_and_derivatives(
+    lambda p, a: f(ops.cooccurrence(p), a), phi, parameter, g
+  )
+  for a, b in zip(got, want, strict=True):
+    np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+
+
+def test_maxexp_of_a_single_active_channel(rng):
+  """M/tr M = 1 in float32: the chain rule through log(1 − p) would be NaN."""
+  phi = jnp.zeros((7, 3)).at[:, 1].set(100.0)
+  for f in (
+    lambda p: ops.maxexp(ops.cooccurrence(p), 1.0),
+    lambda p: ops.maxexp(ops.cooccurrence(p), 20.0),
+    lambda p: ops.maxexp(ops.cooccurrence(p), 0.5),
+  ):
+    value, vjp = jax.vjp(f, phi)
+    assert jnp.all(jnp.isfinite(value))
+    assert jnp.all(jnp.isfinite(vjp(jnp.ones((3, 3)))[0]))
+  # With η = 1 the slope at p = 1 is one, and the trace term is the whole of the
+  # derivative for the other channels.
+  m = ops.cooccurrence(phi)
+  grad = jax.grad(lambda m: ops.maxexp(m, 1.0)[1, 1])(m)
+  np.testing.assert_allclose(jnp.diagonal(grad), [-1e-4, 0, -1e-4], atol=1e-10)
+
+
+@pytest.mark.parametrize(
+  "call,error,match",
+  [
+    (lambda: ops.maxexp(jnp.ones((2, 3)), 2.0), ValueError, "square"),
+    (lambda: ops.sigme(jnp.ones(3), 2.0), ValueError, "square"),
+    (lambda: ops.maxexp(jnp.ones((2, 2), int), 2.0), TypeError, "int32"),
+    (lambda: ops.gamma(jnp.ones((2, 2), int), 2.0), TypeError, "int32"),
+    (lambda: ops.gamma(jnp.ones((2, 2)), 0.0), ValueError, "power.*> 0"),
+    (lambda: ops.gamma(jnp.ones((2, 2)), 0.5, -1.0), ValueError, "lam.*>= 0"),
+    (lambda: ops.maxexp(jnp.ones((2, 2)), -1.0), ValueError, "eta.*> 0"),
+    (lambda: ops.asinhe(jnp.ones((2, 2)), 0.0), ValueError, "gamma_prime"),
+    (lambda: ops.sigme(jnp.ones((2, 2)), 0.0), ValueError, "eta_prime"),
+    (lambda: ops.sigme(jnp.ones((2, 2)), jnp.ones(2)), ValueError, "scalar.*vmap"),
+    (lambda: ops.first_order_maxexp(1.0, 2.0), ValueError, "vectors"),
+    (lambda: ops.sigme_pool(jnp.ones(3), 2.0), ValueError, r"\[..., N, d\]"),
+  ],
+)
+def test_bad_input(call, error, match):
+  with pytest.raises(error, match=match):
+    call()
