@@ -6,8 +6,8 @@ Both take the same step by turns: a training step (forward, cross-entropy, backw
 SGD) with the statistics of batch norm held fixed, as in fine-tuning, and an
 evaluation step. PyTorch runs channels-last.
 
-The ratio means something on an idle machine only: PyTorch's threads wait for each
-other at every layer, so that any other process slows it down far more than XLA.
+The ratio means something on an idle machine only: beside other processes PyTorch
+was seen to lose far more speed than XLA.
 """
 
 import argparse

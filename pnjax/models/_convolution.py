@@ -12,8 +12,8 @@ import jax
 from jax import lax
 import jax.numpy as jnp
 
-# Bytes of a map up to which its nine shifted copies are best made at once; beyond,
-# they leave the cache before they are used.
+# Bytes of a map up to which its nine shifted copies are made at once. Larger maps
+# measured faster a few pictures at a time, presumably for the cache.
 _CACHED = 3 * 2**20
 
 
@@ -134,8 +134,9 @@ def _single_products(x, w, g, stride, padding):
 def _transposed_product(x, g):
   """Returns xᵀg over all positions, `[C, D]`.
 
-  The narrower factor is transposed, behind a barrier: XLA would always transpose
-  the first, and does it element by element inside of the product.
+  The narrower factor is transposed beforehand. As products alone, this measured
+  1.1 to 1.7 times as fast as one that contracts the first axes, for most shapes of
+  ResNet-50; the barriers keep XLA from undoing it.
   """
   x, g = x.reshape(-1, x.shape[-1]), g.reshape(-1, g.shape[-1])
   if x.shape[-1] <= g.shape[-1]:
@@ -145,8 +146,8 @@ def _transposed_product(x, g):
 
 def _cpu_max_pool(x, padding):
   out = [(side + 2 * padding - 3) // 2 + 1 for side in x.shape[1:3]]
-  # The barrier keeps ReLU out of the backward pass, where each of the nine would
-  # do it over again.
+  # Meant to keep XLA from fusing ReLU into the backward pass, which measured five
+  # times as slow as the backward pass of the pooling alone.
   x = _pad(lax.optimization_barrier(x), padding, -jnp.inf)
   shifts = _shifts(x, 1, 3, 2, out)
   return functools.reduce(jnp.maximum, shifts)
