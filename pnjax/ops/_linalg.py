@@ -77,7 +77,8 @@ def _by_columns(x, g, m, weigh):
   return lax.platform_dependent(x, g, m, cpu=in_blocks, default=at_once)
 
 
-# Columns of a block at most. Measured with `benchmarks.pooling` at d = 2058.
+# Columns of a block at most. At d = 2058 on two cores, 200 to 600 could not be told
+# apart; against no blocks the gain was some 5 to 10%, hardly more than the noise.
 _BLOCK = 512
 
 
