@@ -1,0 +1,19 @@
+"""Datasets: preparation, splits, and batches for training and evaluation."""
+
+from pnjax.data._decode import decode
+from pnjax.data._pipeline import eval_batches
+from pnjax.data._pipeline import train_batches
+from pnjax.data._prepare import DATASETS
+from pnjax.data._prepare import prepare
+from pnjax.data._split import Split
+from pnjax.data._split import open_split
+
+__all__ = [
+  "DATASETS",
+  "Split",
+  "decode",
+  "eval_batches",
+  "open_split",
+  "prepare",
+  "train_batches",
+]

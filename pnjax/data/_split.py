@@ -1,0 +1,119 @@
+"""Splits of prepared datasets, as sequences of encoded pictures."""
+
+from collections.abc import Sequence
+import dataclasses
+import hashlib
+import json
+import os
+
+import numpy as np
+import tensorflow_datasets as tfds
+
+from pnjax.data import _prepare
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Split(Sequence):
+  """Some pictures of a dataset, in an order.
+
+  An item is a dict of `image`, the encoded picture (`decode` takes it), `label` and
+  `file`, its path in the archive.
+
+  Attributes:
+    name: of the dataset.
+    split: as it was asked for.
+    class_names: in the order of the labels.
+    labels: of all pictures, int32.
+    digests: sha256 of all pictures.
+    source: all pictures of the dataset.
+    indices: of this split's pictures in `source`.
+  """
+
+  name: str
+  split: str
+  class_names: tuple[str, ...]
+  labels: np.ndarray
+  digests: np.ndarray
+  source: Sequence
+  indices: np.ndarray
+
+  def __len__(self) -> int:
+    return len(self.indices)
+
+  def __getitem__(self, index: int) -> dict[str, bytes | int | str]:
+    example = self.source[int(self.indices[index])]
+    return {
+      "image": example["image"],
+      "label": int(example["label"]),
+      "file": example["file"].decode(),
+    }
+
+  @property
+  def fingerprint(self) -> str:
+    """Changes with the pictures, their order, their labels and the class names."""
+    description = [self.class_names, self.labels.tolist(), self.digests.tolist()]
+    return hashlib.sha256(json.dumps(description).encode()).hexdigest()
+
+  def subset(self, indices: Sequence[int] | np.ndarray) -> "Split":
+    """Returns the pictures at these positions, in this order."""
+    indices = np.asarray(indices)
+    return dataclasses.replace(
+      self,
+      labels=self.labels[indices],
+      digests=self.digests[indices],
+      indices=self.indices[indices],
+    )
+
+
+def open_split(
+  name: str, split: str, data_dir: str | os.PathLike | None = None
+) -> Split:
+  """Opens a split of a prepared dataset.
+
+  Args:
+    name: one of `DATASETS`. `textures` is prepared here if it was not before.
+    split: name of a split, or what TFDS makes of names: `"train+validation"`,
+      `"train[:80%]"`. `"all"` is every picture once.
+    data_dir: as in `prepare`.
+  """
+  _prepare.check_name(name)
+  folder = _prepare.prepared_folder(name, data_dir)
+  if not folder.exists() and name == "textures":
+    _prepare.prepare(name, data_dir=data_dir)
+  if not folder.exists():
+    command = f"python -m experiments.prepare {name} --source=DIR"
+    command += f" --data_dir={data_dir}" if data_dir else ""
+    raise FileNotFoundError(f"{folder} does not exist; prepare it with `{command}`.")
+  builder = tfds.builder_from_directory(folder)
+  metadata = builder.info.metadata
+  indices = _indices(split, metadata["splits"], len(metadata["labels"]))
+  source = builder.as_data_source(
+    "+".join(metadata["stored"]), decoders={"image": tfds.decode.SkipDecoding()}
+  )
+  return Split(
+    name=name,
+    split=split,
+    class_names=tuple(builder.info.features["label"].names),
+    labels=np.array(metadata["labels"], np.int32)[indices],
+    digests=np.array(metadata["digests"])[indices],
+    source=source,
+    indices=indices,
+  )
+
+
+def _indices(split: str, splits: dict[str, list[int]], total: int) -> np.ndarray:
+  if split == "all":
+    return np.arange(total)
+  infos = {
+    name: tfds.core.SplitInfo(name=name, shard_lengths=[len(indices)], num_bytes=0)
+    for name, indices in splits.items()
+  }
+  try:
+    instructions = tfds.core.ReadInstruction.from_spec(split).to_absolute(infos)
+  except ValueError as error:
+    raise ValueError(
+      f"`split` is {split!r}, expected one of {', '.join(splits)}, all, or TFDS's "
+      f"sums and slices of them ({error})"
+    ) from error
+  parts = [splits[i.splitname][i.from_ : i.to] for i in instructions]
+  return np.concatenate([np.asarray(part, np.int64) for part in parts])
