@@ -42,6 +42,7 @@ from pnjax.ops._spectral_pool import spectral_asinhe_pool
 from pnjax.ops._spectral_pool import spectral_gamma_pool
 from pnjax.ops._spectral_pool import spectral_maxexp_pool
 from pnjax.ops._spectral_pool import spectral_sigme_pool
+from pnjax.ops._suggest import suggest_first_order_parameters
 from pnjax.ops._suggest import suggest_parameters
 
 __all__ = [
@@ -76,6 +77,7 @@ __all__ = [
   "spectral_maxexp_pool",
   "spectral_sigme",
   "spectral_sigme_pool",
+  "suggest_first_order_parameters",
   "suggest_parameters",
   "tensor_feature_map",
   "trace_compensate",

@@ -52,12 +52,47 @@ def suggest_parameters(phi: ArrayLike) -> dict[str, jax.Array]:
   entry, share, eigenvalue = (
     jnp.mean(q) for q in lax.map(_quantiles, x.reshape(-1, *x.shape[-2:]))
   )
-  suggestions = {
-    "alpha": norm / 3,
-    "eta_prime": 2 * math.atanh(_LEVEL) / share,
-    "eta": jnp.maximum(math.log1p(-_LEVEL) / jnp.log1p(-eigenvalue), 1),
-    "gamma_prime": 1 / entry,
-  }
+  return _or_one(
+    alpha=norm / 3,
+    eta_prime=_sigme_slope(share),
+    eta=_maxexp_slope(eigenvalue),
+    gamma_prime=1 / entry,
+  )
+
+
+def suggest_first_order_parameters(mean: ArrayLike) -> dict[str, jax.Array]:
+  """Suggests parameters for averages of features, as `suggest_parameters` does.
+
+  `eta` is for `first_order_maxexp`, `gamma_prime` for `asinhe` and `eta_prime` for
+  `sigme(..., trace_normalize=False)`.
+
+  Args:
+    mean: averages `[..., d]`, as `mean(phi, axis=-2)` gives them.
+
+  Returns:
+    A dictionary of scalars `eta_prime`, `eta` and `gamma_prime`; 1 where the
+    averages are zero and say nothing.
+  """
+  mean = _checks.as_floating("mean", mean)
+  x = jnp.abs(_checks.upcast(mean))
+  entry = jnp.mean(jnp.quantile(x, _QUANTILE, axis=-1))
+  share = entry / jnp.mean(jnp.sum(x, axis=-1))
+  return _or_one(
+    eta_prime=_sigme_slope(entry), eta=_maxexp_slope(share), gamma_prime=1 / entry
+  )
+
+
+def _sigme_slope(x: jax.Array) -> jax.Array:
+  """Returns the η' for which SigmE takes x to the level."""
+  return 2 * math.atanh(_LEVEL) / x
+
+
+def _maxexp_slope(x: jax.Array) -> jax.Array:
+  """Returns the η, at least 1, for which MaxExp takes x to the level."""
+  return jnp.maximum(math.log1p(-_LEVEL) / jnp.log1p(-x), 1)
+
+
+def _or_one(**suggestions: jax.Array) -> dict[str, jax.Array]:
   return {
     name: jnp.where((value > 0) & jnp.isfinite(value), value, 1)
     for name, value in suggestions.items()

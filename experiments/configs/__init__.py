@@ -1,0 +1,1 @@
+"""Configs of the experiments; `default.py` explains every field."""

@@ -1,0 +1,28 @@
+"""Textures made by code, a tiny ResNet trained from scratch on a CPU.
+
+python -m experiments.main --config=experiments/configs/demo.py --workdir=runs/demo
+python -m experiments.main --config=experiments/configs/demo.py:baseline --workdir=...
+"""
+
+import ml_collections
+
+from experiments.configs import default
+from experiments.configs import methods
+
+
+def get_config(method: str = "sop_sc_sigme") -> ml_collections.ConfigDict:
+  """Returns the config of a method."""
+  config = default.get_config()
+  config.dataset.name = "textures"
+  config.dataset.image_size = 64
+  config.dataset.augment = "none"
+  config.backbone.name = "tiny_resnet"
+  config.backbone.batch_statistics = True
+  config.optim.name = "adam"
+  config.optim.learning_rate = 3e-3
+  config.optim.final_learning_rate = 1e-4
+  config.train.batch_size = 32
+  config.train.num_epochs = 12
+  config.train.log_every = 5
+  methods.apply(config, method)
+  return config

@@ -1,0 +1,72 @@
+"""Trains and evaluates a classifier from a config.
+
+  python -m experiments.main --config=experiments/configs/demo.py --workdir=runs/demo
+
+The text behind a colon names the method: `--config=experiments/configs/fmd.py:sop_sc_sigme`;
+any field can be changed: `--config.train.num_epochs=5`. A run that was stopped or
+killed continues when the same command is given again.
+"""
+
+from collections.abc import Sequence
+import sys
+
+from absl import app
+from absl import flags
+from absl import logging
+from ml_collections import config_flags
+
+from experiments import curves
+from experiments import weights
+from pnjax import train
+from pnjax.train import devices
+
+_CONFIG = config_flags.DEFINE_config_file("config", help_string="Config of the run.")
+_WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.")
+_COORDINATOR = flags.DEFINE_string(
+  "coordinator",
+  None,
+  "With several hosts: address:port of host 0, or auto on a cluster that JAX knows.",
+)
+_NUM_HOSTS = flags.DEFINE_integer("num_hosts", None, "Number of hosts.")
+_HOST = flags.DEFINE_integer("host", None, "Number of this host, from 0.")
+
+
+def main(argv: Sequence[str]) -> int:
+  """Runs the command; returns its exit status."""
+  if len(argv) > 1:
+    return _fail(f"do not know what to do with {argv[1:]}.")
+  config, workdir = _CONFIG.value, _WORKDIR.value
+  if not flags.FLAGS["verbosity"].present:
+    logging.set_verbosity(logging.WARNING)
+  try:
+    devices.connect(_COORDINATOR.value, _NUM_HOSTS.value, _HOST.value)
+    if config.backbone.weights in weights.SOURCES:
+      config.backbone.weights = str(weights.fetch(config.backbone.weights))
+    result = train.train_and_evaluate(config, workdir)
+  except (
+    OSError,
+    ValueError,
+    weights.Unavailable,
+    train.NonFiniteLossError,
+  ) as error:
+    logging.debug("Traceback:", exc_info=True)
+    return _fail(str(error))
+  if result is None:
+    print(f"stopped; the same command continues. Everything is in {workdir}")
+    return 0
+  curves.draw(workdir)
+  print(
+    f"top-1 {result['top1']:.2%}, mean per class {result['mean_per_class']:.2%} on "
+    f"{result['num_examples']} images; everything is in {workdir}"
+  )
+  return 0
+
+
+def _fail(message: str) -> int:
+  print(f"error: {message}", file=sys.stderr)
+  return 1
+
+
+if __name__ == "__main__":
+  flags.mark_flags_as_required(["config", "workdir"])
+  app.run(main)

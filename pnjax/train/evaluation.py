@@ -1,0 +1,73 @@
+"""Exact evaluation of a classifier on a split."""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from pnjax.train import devices as devices_lib
+from pnjax.train.devices import Devices
+from pnjax.train.step import Evaluation
+
+
+def evaluate(
+  eval_step: Callable,
+  variables: Mapping,
+  batches: Iterable[Mapping[str, np.ndarray]],
+  num_examples: int,
+  num_classes: int,
+  devices: Devices,
+) -> tuple[dict[str, Any], np.ndarray]:
+  """Evaluates every example once, whatever the number of devices.
+
+  Args:
+    eval_step: `step.eval_step` on all devices.
+    variables: of the model, on all devices.
+    batches: of this host, padded and masked; `index` says which example is which.
+    num_examples: of the split.
+    num_classes: number of classes.
+    devices: that share the work.
+
+  Returns:
+    What `summarize` returns, and the predicted class of every example.
+  """
+  total = devices.replicate(Evaluation.empty(num_classes))
+  predictions = np.full(num_examples, -1, np.int32)
+  for batch in batches:
+    index, mask = batch["index"], batch["mask"]
+    shards = devices.shard({k: v for k, v in batch.items() if k != "index"})
+    total, out = eval_step((variables, total), shards)
+    predicted = np.concatenate(np.asarray(out["prediction"]))[: len(index)]
+    predictions[index[mask]] = predicted[mask]
+  if devices.num_hosts > 1:
+    predictions = devices.gather(predictions[None]).max(axis=0)
+  total = devices_lib.fetch(total)
+  return summarize(float(total.loss), total.confusion), predictions
+
+
+def summarize(loss: float, confusion: np.ndarray) -> dict[str, Any]:
+  """Returns the measures that are reported.
+
+  Args:
+    loss: sum of the losses of all examples.
+    confusion: number of examples by label and predicted class, `[C, C]`.
+
+  Returns:
+    `top1`, the share of examples that are right; `mean_per_class`, the mean of that
+    share over the classes that occur; the mean `loss`; `num_examples`; and
+    `per_class`, the share for each class, None where it has no example.
+  """
+  correct, count = np.diagonal(confusion), confusion.sum(axis=1)
+  occurs = count > 0
+  per_class = correct[occurs] / count[occurs]
+  num_examples = int(count.sum())
+  shares = iter(per_class)
+  return {
+    "top1": float(correct.sum() / num_examples),
+    "mean_per_class": float(per_class.mean()),
+    "loss": loss / num_examples,
+    "num_examples": num_examples,
+    "per_class": [float(next(shares)) if there else None for there in occurs],
+  }

@@ -1,0 +1,84 @@
+"""Splits and batches of a config."""
+
+from collections.abc import Iterator
+from collections.abc import Mapping
+
+import grain
+import ml_collections
+import numpy as np
+
+from pnjax import data
+from pnjax.train.devices import Devices
+
+
+def open_splits(config: ml_collections.ConfigDict) -> tuple[data.Split, data.Split]:
+  """Returns what is trained on and what is evaluated on, from `config.dataset`."""
+  train, test = (
+    data.open_split(config.name, split, config.data_dir)
+    for split in (config.split, config.test_split or counterpart(config.split))
+  )
+  num_classes = len(train.class_names)
+  if config.num_classes not in (None, num_classes):
+    raise ValueError(
+      f"dataset.num_classes is {config.num_classes}, but {config.name} has "
+      f"{num_classes} classes."
+    )
+  return train, test
+
+
+def counterpart(split: str) -> str:
+  """Returns the split to evaluate on that belongs to one to train on."""
+  if split == "train_80":
+    return "test_20"
+  return f"{split.removesuffix('train')}test" if split.endswith("_train") else "test"
+
+
+def train_batches(
+  config: ml_collections.ConfigDict, split: data.Split, devices: Devices
+) -> grain.DatasetIterator:
+  """Returns batches without end, of this host."""
+  dataset = config.dataset
+  batches = data.train_batches(
+    split,
+    batch_size=config.train.batch_size,
+    seed=config.seed,
+    augment=dataset.augment,
+    **_pictures(config, devices),
+  )
+  return iter(batches)
+
+
+def eval_batches(
+  config: ml_collections.ConfigDict, split: data.Split, devices: Devices
+) -> Iterator[Mapping[str, np.ndarray]]:
+  """Returns batches that hold every picture once, of this host."""
+  batches = data.eval_batches(
+    split,
+    batch_size=config.train.batch_size,
+    resize=config.dataset.resize,
+    **_pictures(config, devices),
+  )
+  return iter(batches)
+
+
+def first_pictures(
+  config: ml_collections.ConfigDict, split: data.Split, count: int
+) -> np.ndarray:
+  """Returns some pictures as the network gets them, the same on every host."""
+  some = split.subset(np.linspace(0, len(split) - 1, min(count, len(split)), dtype=int))
+  (batch,) = data.eval_batches(
+    some, batch_size=len(some), resize=config.dataset.resize, **_pictures(config, None)
+  )
+  return batch["image"]
+
+
+def _pictures(config, devices):
+  dataset = config.dataset
+  return {
+    "image_size": dataset.image_size,
+    "num_crops": dataset.num_crops,
+    "crop_side": dataset.crop_side,
+    "num_threads": config.train.num_threads,
+    "shard_index": devices.host if devices else 0,
+    "shard_count": devices.num_hosts if devices else 1,
+  }

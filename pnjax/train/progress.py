@@ -1,0 +1,74 @@
+"""Progress of a run on the console: a bar in a terminal, lines in a log file."""
+
+import sys
+import time
+
+import tqdm
+
+_SECONDS_BETWEEN_LINES = 30.0
+
+
+class Progress:
+  """Shows how many images are done, how fast, and how long the rest will take.
+
+  To be closed, as a context manager.
+  """
+
+  def __init__(self, done: int, total: int, quiet: bool = False):
+    """Begins to show.
+
+    Args:
+      done: images that were done by an earlier run.
+      total: images of the whole run.
+      quiet: whether to show nothing at all.
+    """
+    self._bar = tqdm.tqdm(
+      initial=done,
+      total=total,
+      unit=" images",
+      unit_scale=True,
+      dynamic_ncols=True,
+      disable=True if quiet else not sys.stderr.isatty(),
+    )
+    self._quiet = quiet
+    self._first = self._done = done
+    self._total = total
+    self._start = self._last_line = time.monotonic()
+
+  def __enter__(self) -> "Progress":
+    return self
+
+  def __exit__(self, *_) -> None:
+    self._bar.close()
+
+  @property
+  def images_per_second(self) -> float:
+    """Speed since the start."""
+    return (self._done - self._first) / max(time.monotonic() - self._start, 1e-9)
+
+  def advance(self, images: int) -> None:
+    """Counts images that were done."""
+    self._done += images
+    self._bar.update(images)
+    now = time.monotonic()
+    if self._bar.disable and now - self._last_line > _SECONDS_BETWEEN_LINES:
+      self._last_line = now
+      left = (self._total - self._done) / self.images_per_second
+      self.say(
+        f"{self._done} of {self._total} images, {self.images_per_second:.1f} a second, "
+        f"{duration(left)} left"
+      )
+
+  def say(self, text: str) -> None:
+    """Prints a line above the bar."""
+    if not self._quiet:
+      self._bar.write(text, file=sys.stdout)
+      sys.stdout.flush()
+
+
+def duration(seconds: float) -> str:
+  """Returns seconds in words, such as `2 min 5 s`."""
+  minutes, seconds = divmod(round(seconds), 60)
+  hours, minutes = divmod(minutes, 60)
+  parts = [(hours, "h"), (minutes, "min"), (seconds, "s")]
+  return " ".join(f"{n} {unit}" for n, unit in parts if n) or "0 s"

@@ -1,0 +1,110 @@
+"""The folder of a run: what it was asked to do, and what came out."""
+
+import json
+import os
+import pathlib
+import platform
+import subprocess
+import tempfile
+from typing import Any
+
+import flax
+import jax
+import ml_collections
+import optax
+
+import pnjax
+
+# Fields that change where and how fast a run is computed, but not what comes out.
+_IRRELEVANT = ("dataset.data_dir", "train.num_threads")
+
+
+def prepare(workdir: str | os.PathLike, config: ml_collections.ConfigDict) -> None:
+  """Makes the folder and keeps the config in it.
+
+  Raises:
+    OSError: it cannot be written to.
+    ValueError: it holds a run of another config.
+  """
+  workdir = pathlib.Path(workdir)
+  try:
+    workdir.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=workdir):
+      pass
+  except OSError as error:
+    raise OSError(f"the workdir {workdir} cannot be written to: {error}.") from error
+  fields = json.loads(json.dumps(config.to_dict()))
+  path = workdir / "config.json"
+  if path.exists():
+    _compare(json.loads(path.read_text()), fields, workdir)
+  elif jax.process_index() == 0:
+    write_json(path, fields)
+
+
+def _compare(old: dict, new: dict, workdir: pathlib.Path) -> None:
+  old, new = (_flatten(fields) for fields in (old, new))
+  different = [
+    f"{name} was {old.get(name)!r} and is {new.get(name)!r}"
+    for name in sorted(old | new)
+    if name not in _IRRELEVANT and old.get(name) != new.get(name)
+  ]
+  if different:
+    raise ValueError(
+      f"{workdir} holds a run with another config: {'; '.join(different)}. Continue it "
+      "with its own config, or take another workdir."
+    )
+
+
+def _flatten(fields: dict, prefix: str = "") -> dict[str, Any]:
+  flat = {}
+  for name, value in fields.items():
+    if isinstance(value, dict):
+      flat |= _flatten(value, f"{prefix}{name}.")
+    else:
+      flat[prefix + name] = value
+  return flat
+
+
+def read_config(workdir: str | os.PathLike) -> ml_collections.ConfigDict:
+  """Returns the config of a run."""
+  path = pathlib.Path(workdir) / "config.json"
+  if not path.exists():
+    raise FileNotFoundError(f"{workdir} holds no run: there is no {path.name} in it.")
+  return ml_collections.ConfigDict(json.loads(path.read_text()))
+
+
+def write_json(path: pathlib.Path, value: Any) -> None:
+  """Writes a file whole or not at all."""
+  write_text(path, json.dumps(value, indent=2) + "\n")
+
+
+def write_text(path: pathlib.Path, text: str) -> None:
+  """Writes a file whole or not at all."""
+  new = path.with_name(f".{path.name}.new")
+  new.write_text(text, encoding="utf-8")
+  os.replace(new, path)
+
+
+def environment() -> dict[str, Any]:
+  """Returns what a result was computed with."""
+  return {
+    "versions": {
+      "python": platform.python_version(),
+      "pnjax": pnjax.__version__,
+      "jax": jax.__version__,
+      "flax": flax.__version__,
+      "optax": optax.__version__,
+    },
+    "git_revision": _git_revision(),
+  }
+
+
+def _git_revision() -> str | None:
+  """Returns the commit of the code, with "-dirty" behind it if it was changed."""
+  folder = pathlib.Path(__file__).parent
+  command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=40"]
+  try:
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+  except (OSError, subprocess.CalledProcessError):
+    return None
+  return done.stdout.strip()
