@@ -2,9 +2,9 @@
 
   python -m experiments.main --config=experiments/configs/demo.py --workdir=runs/demo
 
-The text behind a colon names the method: `--config=experiments/configs/fmd.py:sop_sc_sigme`;
-any field can be changed: `--config.train.num_epochs=5`. A run that was stopped or
-killed continues when the same command is given again.
+The text behind a colon names the method, as in `--config=.../fmd.py:sop_sc_sigme`; any
+field can be changed: `--config.train.num_epochs=5`. A run that was stopped or killed
+continues when the same command is given again.
 """
 
 from collections.abc import Sequence

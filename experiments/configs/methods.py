@@ -1,8 +1,9 @@
 """Methods by their names in the tables of the paper, and what they set in a config.
 
 `fop`, `sop`: first- and second-order pooling; `sc`: with spatial coordinates; `spec`:
-the Power Normalization acts on eigenvalues. `baseline` is average pooling, the network's
-own way to its classifier; `fop` differs from it by scaling vectors to unit length.
+the Power Normalization acts on eigenvalues. `baseline` is average pooling, the
+network's own way to its classifier; `fop` differs from it by scaling vectors to unit
+length.
 """
 
 import ml_collections
@@ -11,22 +12,33 @@ _POWER_NORMS = ("gamma", "maxexp", "asinhe", "sigme")
 _BACKBONES = ("resnet50", "alexnet")
 _NUM_PIVOTS = 5
 
+
+def _head(
+  order: int,
+  power_norm: str | None = None,
+  *,
+  coordinates: bool = False,
+  spectral: bool = False,
+  normalize: bool = True,
+) -> dict:
+  return {
+    "order": order,
+    "power_norm": power_norm,
+    "num_pivots": _NUM_PIVOTS if coordinates else 0,
+    "spectral": spectral,
+    "normalize": normalize,
+  }
+
+
 METHODS: dict[str, dict] = {
-  "baseline": {"order": 1, "normalize": False},
-  "fop": {"order": 1},
-  **{f"fop_{name}": {"order": 1, "power_norm": name} for name in _POWER_NORMS},
+  "baseline": _head(1, normalize=False),
+  "fop": _head(1),
+  **{f"fop_{name}": _head(1, name) for name in _POWER_NORMS},
+  "sop": _head(2),
+  "sop_sc": _head(2, coordinates=True),
   **{
-    f"sop{coordinates}": {"order": 2, "num_pivots": num_pivots}
-    for coordinates, num_pivots in (("", 0), ("_sc", _NUM_PIVOTS))
-  },
-  **{
-    f"sop{coordinates}{spec}_{name}": {
-      "order": 2,
-      "num_pivots": num_pivots,
-      "spectral": bool(spec),
-      "power_norm": name,
-    }
-    for coordinates, num_pivots in (("", 0), ("_sc", _NUM_PIVOTS))
+    f"sop{sc}{spec}_{name}": _head(2, name, coordinates=bool(sc), spectral=bool(spec))
+    for sc in ("", "_sc")
     for spec in ("", "_spec")
     for name in _POWER_NORMS
   },

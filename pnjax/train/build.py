@@ -62,8 +62,8 @@ def backbone(config: ml_collections.ConfigDict) -> Backbone:
   loaded = pretrained.load(config.weights, config.recipe)
   if loaded.recipe.architecture != config.name:
     raise ValueError(
-      f"backbone.weights {config.weights} are of {loaded.recipe.architecture}, expected "
-      f"{config.name}."
+      f"backbone.weights {config.weights} are of {loaded.recipe.architecture}, but "
+      f"backbone.name is {config.name}."
     )
   model = loaded.model.clone(num_classes=None, **options)
   return Backbone(model, loaded.variables, loaded.preprocess)

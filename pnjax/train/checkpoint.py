@@ -5,6 +5,8 @@ import pathlib
 from typing import Any
 
 from flax import serialization
+import jax
+import numpy as np
 import orbax.checkpoint as ocp
 
 from pnjax.train import devices
@@ -63,7 +65,7 @@ class Checkpoints:
     Returns:
       The tree with the arrays of the checkpoint, in NumPy, and the position.
     """
-    expected = serialization.to_state_dict(devices.fetch(state))
+    expected = serialization.to_state_dict(jax.tree.map(np.asarray, state))
     restored = self._manager.restore(
       self._manager.latest_step(),
       args=ocp.args.Composite(
@@ -71,3 +73,11 @@ class Checkpoints:
       ),
     )
     return serialization.from_state_dict(state, restored.state), restored.position
+
+  def read(self) -> dict:
+    """Returns all arrays of the last checkpoint, as nested dictionaries."""
+    restored = self._manager.restore(
+      self._manager.latest_step(),
+      args=ocp.args.Composite(state=ocp.args.StandardRestore()),
+    )
+    return restored.state

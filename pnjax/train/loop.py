@@ -312,4 +312,5 @@ def _check(config: ml_collections.ConfigDict, devices: Devices) -> None:
       f"{devices.num_hosts} hosts."
     )
   optimizer.learns([], config.backbone.name, train.freeze)
+  optimizer.make(config.optim, optimizer.learning_rate(config.optim, 1, 1))
   heads.check(config.head)

@@ -43,7 +43,8 @@ def learns(paths: Iterable[str], backbone: str, freeze: str) -> dict[str, bool]:
       f"train.freeze is {freeze!r}, expected one of "
       f"{', '.join(['all', 'backbone', *known])} for {backbone}."
     )
-  layers = tuple(f"backbone.{l}." for l in _LEARNING_LAYERS[backbone, freeze])
+  names = _LEARNING_LAYERS[backbone, freeze]
+  layers = tuple(f"backbone.{name}." for name in names)
   return {p: not _is_backbone(p) or p.startswith(layers) for p in paths}
 
 

@@ -86,7 +86,7 @@ def train_step(
     variables = state_lib.join(learned, state.frozen, batch_stats)
     logits, batch_stats = _logits(task, variables, part, key)
     losses = _losses(logits, part["label"], task.label_smoothing)
-    loss = jnp.sum(losses * part["mask"]) / count
+    loss = jnp.sum(losses, where=part["mask"]) / count
     correct = (jnp.argmax(logits, axis=-1) == part["label"]) & part["mask"]
     return loss, (batch_stats, jnp.sum(correct.astype(jnp.float32)))
 
@@ -145,7 +145,7 @@ def eval_step(
     batch["mask"].astype(jnp.int32)
   )
   evaluation = Evaluation(
-    loss=so_far.loss + total(jnp.sum(losses * batch["mask"])),
+    loss=so_far.loss + total(jnp.sum(losses, where=batch["mask"])),
     confusion=so_far.confusion + total(confusion),
   )
   return evaluation, {"prediction": prediction}

@@ -1,0 +1,270 @@
+import json
+import os
+import signal
+
+from flax import traverse_util
+import jax
+import numpy as np
+import pytest
+
+from experiments.configs import methods
+from pnjax import train
+from pnjax.train import checkpoint
+from pnjax.train import loop
+from pnjax.train import records
+from pnjax.train import step as step_lib
+
+
+def run(config, workdir, num_devices=1):
+  return train.train_and_evaluate(config, workdir, jax.devices()[:num_devices])
+
+
+def metrics(workdir):
+  return (workdir / "metrics.jsonl").read_text()
+
+
+def parameters(workdir):
+  """All arrays of the last checkpoint, by their names."""
+  with checkpoint.Checkpoints(workdir / "checkpoints") as checkpoints:
+    tree = checkpoints.read()
+  return traverse_util.flatten_dict(tree, sep="/")
+
+
+def assert_same_run(actual, expected):
+  assert metrics(actual) == metrics(expected)
+  actual, expected = parameters(actual), parameters(expected)
+  assert actual.keys() == expected.keys()
+  for name, x in expected.items():
+    np.testing.assert_array_equal(actual[name], x, err_msg=name)
+
+
+def test_run_writes_everything(config, tmp_path):
+  result = run(config, tmp_path)
+  assert result == json.loads((tmp_path / "result.json").read_text())
+  assert 0 <= result["top1"] <= 1
+  assert result["num_examples"] == 15
+  assert set(result["per_class"]) == {"dark", "light", "striped"}
+  np.testing.assert_allclose(
+    result["mean_per_class"], np.mean(list(result["per_class"].values()))
+  )
+  assert {"loss", "wall_seconds", "versions", "git_revision"} <= set(result)
+  assert (tmp_path / "classes.txt").read_text().split() == ["dark", "light", "striped"]
+  assert json.loads((tmp_path / "config.json").read_text())["train"]["batch_size"] == 8
+  steps = [(r["step"], r["split"]) for r in records.read(tmp_path)]
+  assert steps == [
+    (2, "train"),
+    (3, "train"),
+    (3, "test"),
+    (4, "train"),
+    (6, "train"),
+    (6, "test"),
+  ]
+  assert all("second" not in key for r in records.read(tmp_path) for key in r)
+  predictions = np.load(tmp_path / "predictions.npz")
+  assert np.mean(predictions["label"] == predictions["prediction"]) == result["top1"]
+
+
+def test_a_finished_run_is_not_run_again(config, tmp_path, monkeypatch):
+  result = run(config, tmp_path)
+  monkeypatch.setattr(loop.Run, "start", None)
+  assert run(config, tmp_path) == result
+
+
+def test_devices_do_not_change_the_losses(config, tmp_path):
+  config.train.batch_size = 6
+  run(config, tmp_path / "one", num_devices=1)
+  run(config, tmp_path / "two", num_devices=2)
+  one, two = (records.read(tmp_path / name) for name in ("one", "two"))
+  for a, b in zip(one, two, strict=True):
+    np.testing.assert_allclose(a["loss"], b["loss"], rtol=1e-5)
+    assert a["top1"] == b["top1"]
+
+
+def test_a_batch_that_does_not_divide_by_the_devices_is_masked(config, tmp_path):
+  config.train.batch_size = 7
+  run(config, tmp_path / "one", num_devices=1)
+  run(config, tmp_path / "two", num_devices=2)
+  one, two = (records.read(tmp_path / name) for name in ("one", "two"))
+  for a, b in zip(one, two, strict=True):
+    np.testing.assert_allclose(a["loss"], b["loss"], rtol=1e-5)
+
+
+def test_accumulation_does_not_change_the_losses(config, tmp_path):
+  run(config, tmp_path / "whole")
+  config.train.accumulate = 3  # Eight examples are padded to nine.
+  run(config, tmp_path / "parts")
+  whole, parts = (records.read(tmp_path / name) for name in ("whole", "parts"))
+  for a, b in zip(whole, parts, strict=True):
+    np.testing.assert_allclose(a["loss"], b["loss"], rtol=1e-5)
+
+
+@pytest.mark.parametrize("step", [1, 3, 4])
+def test_a_stopped_run_continues_to_the_same_numbers(
+  config, tmp_path, monkeypatch, step
+):
+  run(config, tmp_path / "whole")
+  with monkeypatch.context() as patch:
+    _signal_at(patch, step)
+    assert run(config, tmp_path / "parts") is None
+  assert not (tmp_path / "parts" / "result.json").exists()
+  assert run(config, tmp_path / "parts") is not None
+  assert_same_run(tmp_path / "parts", tmp_path / "whole")
+
+
+def _signal_at(patch, step):
+  advance = loop.Run.advance
+
+  def advance_and_signal(self, progress):
+    advance(self, progress)
+    if self.step == step:
+      os.kill(os.getpid(), signal.SIGTERM)
+
+  patch.setattr(loop.Run, "advance", advance_and_signal)
+
+
+def test_a_run_that_breaks_anywhere_continues_to_the_same_numbers(
+  config, tmp_path, monkeypatch
+):
+  run(config, tmp_path / "whole")
+  config_of_parts = config.copy_and_resolve_references()
+  broken = 0
+  while True:
+    with monkeypatch.context() as patch:
+      _break_after(patch, calls=broken)
+      try:
+        run(config_of_parts, tmp_path / "parts")
+        break
+      except ZeroDivisionError:
+        broken += 1
+  assert broken > 4
+  assert_same_run(tmp_path / "parts", tmp_path / "whole")
+
+
+def _break_after(patch, calls):
+  """Makes a run fail at one of the places where it does something."""
+  count = 0
+  for name in ("advance", "record", "evaluate", "save", "finish"):
+    method = getattr(loop.Run, name)
+
+    def failing(self, *args, method=method):
+      nonlocal count
+      out = method(self, *args)
+      count += 1
+      if count == calls + 1:
+        raise ZeroDivisionError
+      return out
+
+    patch.setattr(loop.Run, name, failing)
+
+
+def test_a_step_is_traced_once(config, tmp_path, monkeypatch):
+  traces = []
+  train_step = step_lib.train_step
+  monkeypatch.setattr(
+    step_lib, "train_step", lambda *args: traces.append(1) or train_step(*args)
+  )
+  run(config, tmp_path)
+  assert len(traces) == 1
+
+
+def test_a_loss_that_is_not_finite_stops_the_run(config, tmp_path):
+  config.optim.name = "sgd"
+  config.optim.learning_rate = 1e30
+  config.optim.final_learning_rate = 1e30
+  config.train.checkpoint_every = 1
+  with pytest.raises(train.NonFiniteLossError, match=r"at step [2-4].*last good"):
+    run(config, tmp_path)
+  for name, x in parameters(tmp_path).items() if _has_checkpoint(tmp_path) else ():
+    assert np.isfinite(x).all(), name
+
+
+def _has_checkpoint(workdir):
+  with checkpoint.Checkpoints(workdir / "checkpoints") as checkpoints:
+    return checkpoints.latest_step is not None
+
+
+def test_another_config_does_not_continue_a_run(config, tmp_path):
+  run(config, tmp_path)
+  config.optim.learning_rate = 0.5
+  config.train.num_threads = 2  # Does not matter.
+  with pytest.raises(ValueError, match=r"optim.learning_rate was 0.001 and is 0.5\."):
+    run(config, tmp_path)
+
+
+@pytest.mark.parametrize(
+  ("field", "value", "message"),
+  [
+    ("dataset.name", "flowers", "flowers"),
+    ("dataset.split", "trian", "trian"),
+    ("dataset.num_classes", 7, "num_classes is 7, but folder has 3"),
+    ("backbone.name", "vgg", "backbone.name is 'vgg'"),
+    ("backbone.weights", "no/such/file.npz", "no/such/file.npz"),
+    ("head.order", 3, "head.order is 3"),
+    ("head.power_norm", "sigmoid", "sigmoid"),
+    ("head.beta", 1.5, "beta"),
+    ("optim.name", "lion", "optim.name is 'lion'"),
+    ("train.freeze", "some", "train.freeze is 'some'"),
+    ("train.batch_size", 0, "train.batch_size is 0"),
+  ],
+)
+def test_bad_fields_are_named_before_anything_is_compiled(
+  config, tmp_path, monkeypatch, field, value, message
+):
+  monkeypatch.setattr(loop.Run, "start", None)
+  group, name = field.split(".")
+  with config.ignore_type():
+    config[group][name] = value
+  with pytest.raises((ValueError, OSError), match=message) as error:
+    run(config, tmp_path / "new")
+  assert "\n" not in str(error.value)
+  assert not (tmp_path / "new").exists()
+
+
+def test_a_workdir_that_cannot_be_written_to(config, tmp_path):
+  (tmp_path / "file").write_text("")
+  with pytest.raises(OSError, match=r"workdir .*file/run cannot be written to"):
+    run(config, tmp_path / "file" / "run")
+
+
+@pytest.mark.parametrize("freeze", ["all", "last_stage", "last_two_convs", "backbone"])
+def test_frozen_layers_stay(config, tmp_path, freeze):
+  config.train.freeze = freeze
+  config.train.num_epochs = 1
+  run(config, tmp_path)
+  tree = parameters(tmp_path)
+  learned = {name.split("/")[1] for name in tree if name.startswith("learned/")}
+  assert "head.kernel" in learned
+  assert ("backbone.conv1.kernel" in learned) == (freeze == "all")
+  assert ("backbone.layer2.block0.conv1.kernel" in learned) == (
+    freeze in ("all", "last_stage")
+  )
+  assert ("backbone.layer2.block0.conv3.kernel" in learned) == (freeze != "backbone")
+
+
+@pytest.mark.parametrize(
+  "method", ["baseline", "fop_asinhe", "sop", "sop_maxexp", "sop_sc_spec_gamma"]
+)
+def test_methods_run_and_suggest_what_is_left_open(config, tmp_path, method):
+  config.head.eta_prime = None
+  config.head.alpha = None
+  config.head.num_pivots = 0
+  methods.apply(config, method)
+  config.train.num_epochs = 1
+  result = run(config, tmp_path)
+  assert np.isfinite(result["loss"])
+  suggested = json.loads((tmp_path / "suggested.json").read_text())
+  expected = {
+    "fop_asinhe": {"gamma_prime"},
+    "sop_maxexp": {"eta"},
+    "sop_sc_spec_gamma": {"alpha"},
+  }
+  assert set(suggested) == expected.get(method, set())
+
+
+def test_half_precision_and_batch_statistics(config, tmp_path):
+  config.backbone.dtype = "bfloat16"
+  config.backbone.batch_statistics = True
+  result = run(config, tmp_path, num_devices=2)
+  assert np.isfinite(result["loss"])
+  mean = parameters(tmp_path)["batch_stats/backbone/bn1/mean"]
+  assert np.any(mean != 0)
