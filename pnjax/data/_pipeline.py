@@ -8,7 +8,7 @@ import grain
 import numpy as np
 
 from pnjax.data import _transforms
-from pnjax.data._decode import decode
+from pnjax.data._decode import decode_prepared
 from pnjax.data._split import Split
 
 _AUGMENTS = ("crop", "resize", "none")
@@ -58,7 +58,7 @@ def train_batches(
 
   def load(index, rng):
     example = split[index]
-    image = decode(example["image"])
+    image = decode_prepared(example["image"])
     if augment == "crop" and num_crops == 1:
       image = _transforms.random_crop(image, image_size, rng)
     else:
@@ -114,7 +114,7 @@ def eval_batches(
     inside = index < len(split)
     if inside:
       example = split[index]
-      image, label = transform(decode(example["image"])), example["label"]
+      image, label = transform(decode_prepared(example["image"])), example["label"]
     else:
       image, label, index = np.zeros(shape, np.uint8), 0, -1
     return {
