@@ -81,7 +81,9 @@ DOWNLOADS: dict[str, list[Download]] = {
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command; returns its exit status."""
   args = _parse(argv)
-  _show_messages()
+  # `force`, because TFDS has set up logging of its own.
+  logging.basicConfig(format="%(message)s", stream=sys.stdout, force=True)
+  logging.getLogger("pnjax").setLevel(logging.INFO)
   try:
     source = args.source
     if source is None and args.dataset in DOWNLOADS:
@@ -99,14 +101,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 1
   print(folder)
   return 0
-
-
-def _show_messages() -> None:
-  """Prints what the library has to say besides errors."""
-  logger = logging.getLogger("pnjax")
-  logger.setLevel(logging.INFO)
-  logger.addHandler(logging.StreamHandler(sys.stdout))
-  logger.propagate = False
 
 
 def fetch(dataset: str, downloads: pathlib.Path) -> pathlib.Path:

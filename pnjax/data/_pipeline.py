@@ -155,6 +155,12 @@ def _batch(
       f"`batch_size` is {batch_size}, expected a multiple of `shard_count`, "
       f"{shard_count}."
     )
+  if not 0 <= shard_index < shard_count:
+    raise ValueError(
+      f"`shard_index` is {shard_index}, expected from 0 to {shard_count - 1}."
+    )
+  if len(pictures) == 0:
+    raise ValueError("the split has no pictures, expected some.")
   num_threads = os.cpu_count() if num_threads is None else num_threads
   options = grain.ReadOptions(num_threads, 2 * batch_size // shard_count)
   part = pictures[shard_index::shard_count]

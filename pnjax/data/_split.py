@@ -59,7 +59,8 @@ class Split(Sequence):
 
   def subset(self, indices: Sequence[int] | np.ndarray) -> "Split":
     """Returns the pictures at these positions, in this order."""
-    indices = np.asarray(indices)
+    # Of none at all NumPy would make floats.
+    indices = np.asarray(indices, None if len(indices) else np.int64)
     return dataclasses.replace(
       self,
       labels=self.labels[indices],

@@ -80,15 +80,14 @@ class Texture:
   @property
   def file(self) -> str:
     """Name that it would have in an archive."""
-    return f"{self.split}/{self.index:04}.png"
+    return f"{self.split}/{self.index:04}.jpg"
 
   def read(self) -> bytes:
-    """Returns the picture as PNG."""
+    """Returns the picture as JPEG."""
     rng = np.random.default_rng([list(SIZES).index(self.split), self.index])
     file = io.BytesIO()
-    Image.fromarray(_draw(_cells(self.label, rng), rng)).save(
-      file, "PNG", compress_level=1
-    )
+    image = Image.fromarray(_draw(_cells(self.label, rng), rng))
+    image.save(file, "JPEG", quality=95, subsampling=0)
     return file.getvalue()
 
 
