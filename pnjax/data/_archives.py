@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
+import itertools
 import pathlib
 
 import numpy as np
@@ -28,7 +29,7 @@ _FMD_CLASSES = (
   "wood",
 )
 _NUM_REPEATS = 10
-# Of an error's list.
+# Missing pictures that an error names.
 _MAX_SHOWN = 10
 
 
@@ -39,12 +40,16 @@ class Picture:
   Attributes:
     file: path in the archive, with `/` on any system.
     label: number of its class.
-    path: where it can be read.
+    path: where it is.
   """
 
   file: str
   label: int
   path: pathlib.Path
+
+  def read(self) -> bytes:
+    """Returns the encoded picture."""
+    return self.path.read_bytes()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,9 +58,9 @@ class Archive:
 
   Attributes:
     class_names: in the order of the labels.
-    stored: pictures by the split that holds them; every picture is in one.
-    lists: splits besides, which share pictures: positions in all stored splits, one
-      behind the other.
+    stored: all pictures, each once, by the split that it is in.
+    lists: splits that share pictures, if there are such, in place of the stored
+      ones: positions in all stored pictures, one behind the other.
   """
 
   class_names: tuple[str, ...]
@@ -81,6 +86,7 @@ def flower102(source: pathlib.Path) -> Archive:
     split: [picture(number) for number in numbers[key].ravel()]
     for split, key in ids.items()
   }
+  _check_exist(itertools.chain.from_iterable(stored.values()))
   # The archive only numbers its classes; TFDS knows their names.
   names = tfds.builder_cls("oxford_flowers102")().info.features["label"].names
   return Archive(tuple(names), stored)
@@ -100,7 +106,7 @@ def mit67(source: pathlib.Path) -> Archive:
     "test": _lines(source / "TestImages.txt"),
   }
   names = sorted({line.split("/")[0] for lines in lists.values() for line in lines})
-  pictures = _class_folders(images, names)
+  pictures = _class_folders(images, names, names)
   train, test = _stratified(pictures, 0.8, seed=0)
   return Archive(
     tuple(names),
@@ -121,7 +127,8 @@ def fmd(source: pathlib.Path, splits: pathlib.Path | None = None) -> Archive:
       folds; a line is `class/file`.
   """
   images = source / "image"
-  pictures = _class_folders(images if images.is_dir() else source, _FMD_CLASSES)
+  images = images if images.is_dir() else source
+  pictures = _class_folders(images, _FMD_CLASSES, _FMD_CLASSES)
   lists = {}
   for k in range(1, _NUM_REPEATS + 1):
     halves = _stratified(pictures, 0.5, seed=k)
@@ -143,45 +150,57 @@ def food101(source: pathlib.Path) -> Archive:
     return Picture(file, names.index(line.split("/")[0]), source / file)
 
   stored = {split: [picture(line) for line in lines] for split, lines in lists.items()}
+  _check_exist(itertools.chain.from_iterable(stored.values()))
   return Archive(tuple(names), stored)
 
 
 def folder(source: pathlib.Path) -> Archive:
-  """Your own pictures: class folders, or `train/`, `test/`, `validation/` of them.
+  """Your own pictures: class folders, or `train/`, `validation/`, `test/` of them.
 
   Without split folders, 80% of each class are `train` and the others `test`.
   """
-  splits = [split for split in _SPLIT_FOLDERS if (source / split).is_dir()]
-  roots = {split: source / split for split in splits} or {"": source}
-  names = sorted({name for root in roots.values() for name in _folder_names(root)})
-  stored = {
-    split: _class_folders(root, [n for n in names if (root / n).is_dir()], names)
-    for split, root in roots.items()
-  }
+  splits = [split for split in _SPLIT_FOLDERS if _folder_names(source / split)]
   if not splits:
-    parts = _stratified(stored[""], 0.8, seed=0)
+    names = _folder_names(source)
+    pictures = _class_folders(source, names, names)
+    train, test = _stratified(pictures, 0.8, seed=0)
     stored = {
-      split: [stored[""][i] for i in part]
-      for split, part in zip(("train", "test"), parts, strict=True)
+      "train": [pictures[i] for i in train],
+      "test": [pictures[i] for i in test],
     }
+    return Archive(tuple(names), stored)
+  names = sorted({name for split in splits for name in _folder_names(source / split)})
+  stored = {
+    split: _class_folders(source / split, _folder_names(source / split), names)
+    for split in splits
+  }
   return Archive(tuple(names), stored)
 
 
-def _class_folders(root, names, all_names=None) -> list[Picture]:
-  """Pictures of class folders, in alphabetical order."""
-  all_names = names if all_names is None else all_names
+def _class_folders(
+  root: pathlib.Path, folders: Sequence[str], class_names: Sequence[str]
+) -> list[Picture]:
+  """Pictures of class folders, in alphabetical order of their paths."""
   pictures = []
-  for name in names:
+  for name in folders:
     _check_files(root, name)
-    for path in sorted((root / name).rglob("*")):
-      if path.suffix.lower() in _SUFFIXES and not path.name.startswith("."):
-        file = path.relative_to(root).as_posix()
-        pictures.append(Picture(file, all_names.index(name), path))
+    files = [p for p in sorted((root / name).rglob("*")) if _is_picture(p)]
+    if not files:
+      raise FileNotFoundError(f"{root / name} has no pictures, expected some.")
+    label = class_names.index(name)
+    pictures += [Picture(p.relative_to(root).as_posix(), label, p) for p in files]
+  if not pictures:
+    raise FileNotFoundError(f"{root} has no folders, expected one for each class.")
   return pictures
 
 
+def _is_picture(path: pathlib.Path) -> bool:
+  return path.suffix.lower() in _SUFFIXES and not path.name.startswith(".")
+
+
 def _folder_names(root: pathlib.Path) -> list[str]:
-  folders = (path.name for path in root.iterdir() if path.is_dir())
+  """Names of the folders in a folder, which may not be there."""
+  folders = (path.name for path in root.glob("*") if path.is_dir())
   return sorted(name for name in folders if not name.startswith("."))
 
 
@@ -194,7 +213,9 @@ def _stratified(
   first = []
   for label in np.unique(labels):
     members = np.flatnonzero(labels == label)
-    first += rng.permutation(members)[: round(share * len(members))].tolist()
+    # One at least is left for the others, as long as there are two.
+    count = min(round(share * len(members)), max(len(members) - 1, 1))
+    first += rng.permutation(members)[:count].tolist()
   others = np.setdiff1d(np.arange(len(pictures)), first)
   return sorted(first), others.tolist()
 
@@ -226,17 +247,27 @@ def _listed_folds(
 
 
 def _positions(
-  pictures: Sequence[Picture], lists: Mapping[str, Iterable[str]]
+  pictures: Sequence[Picture], lists: Mapping[str, Sequence[str]]
 ) -> dict[str, list[int]]:
   """Lists of files as positions among the pictures."""
   position = {picture.file: i for i, picture in enumerate(pictures)}
-  missing = sorted({f for files in lists.values() for f in files} - position.keys())
+  files = itertools.chain.from_iterable(lists.values())
+  _check_complete([file for file in files if file not in position])
+  return {split: [position[f] for f in files] for split, files in lists.items()}
+
+
+def _check_exist(pictures: Iterable[Picture]) -> None:
+  _check_complete([str(p.path) for p in pictures if not p.path.is_file()])
+
+
+def _check_complete(missing: Sequence[str]) -> None:
   if missing:
     shown = ", ".join(missing[:_MAX_SHOWN])
+    more = ", …" if len(missing) > _MAX_SHOWN else ""
     raise FileNotFoundError(
-      f"{len(missing)} listed pictures are not in the archive: {shown}"
+      f"{len(missing)} pictures that are listed are not there: {shown}{more}; unpack "
+      "all of the archive."
     )
-  return {split: [position[f] for f in files] for split, files in lists.items()}
 
 
 def _lines(path: pathlib.Path) -> list[str]:

@@ -8,7 +8,7 @@ import grain
 import numpy as np
 
 from pnjax.data import _transforms
-from pnjax.data._decode import decode
+from pnjax.data._decode import decode_prepared
 from pnjax.data._split import Split
 
 _AUGMENTS = ("crop", "resize", "none")
@@ -58,7 +58,7 @@ def train_batches(
 
   def load(index, rng):
     example = split[index]
-    image = decode(example["image"])
+    image = decode_prepared(example["image"])
     if augment == "crop" and num_crops == 1:
       image = _transforms.random_crop(image, image_size, rng)
     else:
@@ -114,7 +114,7 @@ def eval_batches(
     inside = index < len(split)
     if inside:
       example = split[index]
-      image, label = transform(decode(example["image"])), example["label"]
+      image, label = transform(decode_prepared(example["image"])), example["label"]
     else:
       image, label, index = np.zeros(shape, np.uint8), 0, -1
     return {
@@ -155,6 +155,12 @@ def _batch(
       f"`batch_size` is {batch_size}, expected a multiple of `shard_count`, "
       f"{shard_count}."
     )
+  if not 0 <= shard_index < shard_count:
+    raise ValueError(
+      f"`shard_index` is {shard_index}, expected from 0 to {shard_count - 1}."
+    )
+  if len(pictures) == 0:
+    raise ValueError("the split has no pictures, expected some.")
   num_threads = os.cpu_count() if num_threads is None else num_threads
   options = grain.ReadOptions(num_threads, 2 * batch_size // shard_count)
   part = pictures[shard_index::shard_count]

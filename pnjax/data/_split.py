@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 import dataclasses
+import functools
 import hashlib
 import json
 import os
@@ -41,6 +42,8 @@ class Split(Sequence):
     return len(self.indices)
 
   def __getitem__(self, index: int) -> dict[str, bytes | int | str]:
+    if not -len(self) <= index < len(self):
+      raise IndexError(f"`index` is {index}, but there are {len(self)} pictures.")
     example = self.source[int(self.indices[index])]
     return {
       "image": example["image"],
@@ -48,7 +51,7 @@ class Split(Sequence):
       "file": example["file"].decode(),
     }
 
-  @property
+  @functools.cached_property
   def fingerprint(self) -> str:
     """Changes with the pictures, their order, their labels and the class names."""
     description = [self.class_names, self.labels.tolist(), self.digests.tolist()]
@@ -56,7 +59,8 @@ class Split(Sequence):
 
   def subset(self, indices: Sequence[int] | np.ndarray) -> "Split":
     """Returns the pictures at these positions, in this order."""
-    indices = np.asarray(indices)
+    # Of none at all NumPy would make floats.
+    indices = np.asarray(indices, None if len(indices) else np.int64)
     return dataclasses.replace(
       self,
       labels=self.labels[indices],
@@ -110,10 +114,10 @@ def _indices(split: str, splits: dict[str, list[int]], total: int) -> np.ndarray
   }
   try:
     instructions = tfds.core.ReadInstruction.from_spec(split).to_absolute(infos)
-  except ValueError as error:
+  except (ValueError, NotImplementedError) as error:
     raise ValueError(
-      f"`split` is {split!r}, expected one of {', '.join(splits)}, all, or TFDS's "
-      f"sums and slices of them ({error})"
+      f"`split` is {split!r}, expected all, one of {', '.join(splits)}, or sums and "
+      "slices of these in TFDS's syntax, such as 'a+b' or 'a[:80%]'."
     ) from error
   parts = [splits[i.splitname][i.from_ : i.to] for i in instructions]
   return np.concatenate([np.asarray(part, np.int64) for part in parts])

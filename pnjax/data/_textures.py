@@ -26,10 +26,13 @@ All patterns are their own mirror images, and classes stay what they are if a pi
 is flipped. They do not if it is cropped: train with `augment="resize"`.
 """
 
+import dataclasses
 import io
 
 import numpy as np
 from PIL import Image
+
+from pnjax.data import _archives
 
 SIZES = {"train": 1024, "test": 512}
 
@@ -39,8 +42,12 @@ _COLOURS = np.array(
   [[208, 64, 64], [48, 168, 64], [64, 96, 216], [200, 168, 32]], np.float32
 )
 _NUM_PAIRS = len(_COLOURS)
-_MAX_COUNT = 7
-_DISTRACTOR = 6
+_NUM_WRONG = 2
+_TAIL = 1.5
+_MAX_COUNT = 8
+_GROUND = 128.0
+_COLOUR_NOISE = 24.0
+_PIXEL_NOISE = 12.0
 
 CLASS_NAMES = tuple(
   f"pairing_{pairing}_{where}"
@@ -49,55 +56,78 @@ CLASS_NAMES = tuple(
 )
 
 
-def texture(split: str, index: int) -> tuple[bytes, int]:
-  """Returns a picture as PNG, and its label, which depend on the arguments alone."""
-  rng = np.random.default_rng([list(SIZES).index(split), index])
-  label = index % len(CLASS_NAMES)
-  pixels = _draw(_cells(label, rng), rng)
-  file = io.BytesIO()
-  Image.fromarray(pixels).save(file, "PNG")
-  return file.getvalue(), label
+def archive() -> _archives.Archive:
+  """Returns all pictures, which are drawn when they are read."""
+  stored = {
+    split: [Texture(split, index) for index in range(size)]
+    for split, size in SIZES.items()
+  }
+  return _archives.Archive(CLASS_NAMES, stored)
+
+
+@dataclasses.dataclass(frozen=True)
+class Texture:
+  """A picture that depends on its split and its index alone."""
+
+  split: str
+  index: int
+
+  @property
+  def label(self) -> int:
+    """Number of its class; all are equally frequent."""
+    return self.index % len(CLASS_NAMES)
+
+  @property
+  def file(self) -> str:
+    """Name that it would have in an archive."""
+    return f"{self.split}/{self.index:04}.jpg"
+
+  def read(self) -> bytes:
+    """Returns the picture as JPEG."""
+    rng = np.random.default_rng([list(SIZES).index(self.split), self.index])
+    file = io.BytesIO()
+    image = Image.fromarray(_draw(_cells(self.label, rng), rng))
+    image.save(file, "JPEG", quality=95, subsampling=0)
+    return file.getvalue()
 
 
 def _cells(label: int, rng: np.random.Generator) -> np.ndarray:
-  """Pattern and colour of every cell, `[8, 8, 2]`; -1 where there is none."""
+  """Pattern and colour of every cell, `[64, 2]`; -1 where there is none."""
   reverse, pairing = divmod(label, _NUM_PAIRS)
   cells = np.full((_GRID * _GRID, 2), -1)
-  halves = rng.permuted(np.arange(_GRID * _GRID).reshape(2, -1), axis=1)
-  used = [0, 0]
+  halves = [list(h) for h in rng.permuted(np.arange(_GRID**2).reshape(2, -1), axis=1)]
 
-  def put(pattern, colour, half, count):
-    where = halves[half, used[half] : used[half] + count]
-    cells[where] = pattern, colour
-    used[half] += count
+  def put(pattern, pairing, count):
+    half = halves[(pattern + reverse) % 2]
+    for _ in range(count):
+      cells[half.pop()] = pattern, (pattern + pairing) % _NUM_PAIRS
 
   for pattern in range(_NUM_PAIRS):
-    colour = (pattern + pairing) % _NUM_PAIRS
-    put(pattern, colour, (pattern + reverse) % 2, _burst(rng))
-  wrong = (pairing + rng.integers(1, _NUM_PAIRS)) % _NUM_PAIRS
-  pattern = rng.integers(_NUM_PAIRS)
-  put(pattern, (pattern + wrong) % _NUM_PAIRS, (pattern + reverse) % 2, _DISTRACTOR)
-  return cells.reshape(_GRID, _GRID, 2)
+    put(pattern, pairing, _burst(rng))
+  for _ in range(_NUM_WRONG):
+    wrong = pairing + rng.integers(1, _NUM_PAIRS)
+    put(rng.integers(_NUM_PAIRS), wrong, _burst(rng))
+  return cells
 
 
 def _burst(rng: np.random.Generator) -> int:
-  return min(int(rng.zipf(1.6)), _MAX_COUNT)
+  return min(int(rng.zipf(_TAIL)), _MAX_COUNT)
 
 
 def _draw(cells: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-  side = _CELL * _GRID
-  pixels = rng.normal(128, 24, (side, side, 1)).repeat(3, axis=2)
-  for y, x in np.argwhere(cells[..., 0] >= 0):
-    pattern, colour = cells[y, x]
-    mask = _pattern(pattern, rng)[..., None]
-    part = np.s_[y * _CELL : (y + 1) * _CELL, x * _CELL : (x + 1) * _CELL]
-    paint = _COLOURS[colour] + rng.normal(0, 24, 3)
-    pixels[part] = np.where(mask, paint, 64) + rng.normal(0, 12, (_CELL, _CELL, 3))
-  return np.clip(pixels, 0, 255).astype(np.uint8)
-
-
-def _pattern(pattern: int, rng: np.random.Generator) -> np.ndarray:
-  """Returns where the pattern is painted, `[8, 8]`, in a random phase."""
-  y, x = np.indices((_CELL, _CELL)) + rng.integers(4, size=(2, 1, 1))
+  """Returns the picture, uint8 `[64, 64, 3]`."""
+  pattern, colour = cells.T
+  phase = rng.integers(4, size=(2, len(cells), 1, 1))
+  y, x = np.indices((_CELL, _CELL))[:, None] + phase
   lying, upright = y % 4 < 2, x % 4 < 2
-  return (lying, upright, lying ^ upright, lying & upright)[pattern]
+  # The last one is for cells without a pattern.
+  masks = [lying, upright, lying ^ upright, lying & upright, np.ones_like(lying)]
+  mask = np.choose(pattern[:, None, None] % len(masks), masks)[..., None]
+  grey = _GROUND + rng.normal(0, _COLOUR_NOISE, (len(cells), 1))
+  paint = _COLOURS[colour] + rng.normal(0, _COLOUR_NOISE, (len(cells), 3))
+  paint = np.where(colour[:, None] < 0, grey, paint)
+  pixels = np.where(mask, paint[:, None, None], _GROUND / 2)
+  pixels = pixels.reshape(_GRID, _GRID, _CELL, _CELL, 3).transpose(0, 2, 1, 3, 4)
+  pixels = pixels.reshape(_GRID * _CELL, _GRID * _CELL, 3)
+  pixels = pixels + rng.normal(0, _PIXEL_NOISE, pixels.shape)
+  return np.clip(pixels, 0, 255).astype(np.uint8)

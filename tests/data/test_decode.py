@@ -1,0 +1,161 @@
+"""Pictures of all kinds come out as the RGB that a person sees."""
+
+import io
+import struct
+import zlib
+
+import numpy as np
+from PIL import Image
+import pytest
+
+from pnjax import data
+from pnjax.data import _decode
+from tests.data import archives
+
+# Red, green, blue and white quarters: large enough for JPEG to keep their colours.
+QUARTERS = np.array(
+  [[[200, 30, 30], [30, 160, 60]], [[40, 60, 210], [250, 250, 250]]], np.uint8
+).repeat(32, 0)
+QUARTERS = QUARTERS.repeat(48, 1)
+
+
+def encode(image, file_format, **options):
+  file = io.BytesIO()
+  image.save(file, file_format, **options)
+  return file.getvalue()
+
+
+def with_orientation(pixels, orientation, file_format="JPEG"):
+  exif = Image.Exif()
+  exif[0x0112] = orientation
+  return encode(Image.fromarray(pixels), file_format, exif=exif)
+
+
+def png_of_16_bits(pixels):
+  """Writes RGB of 16 bits, which Pillow cannot, from uint16 `[H, W, 3]`."""
+
+  def chunk(kind, content):
+    crc = zlib.crc32(kind + content)
+    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", crc)
+
+  height, width = pixels.shape[:2]
+  header = struct.pack(">IIBBBBB", width, height, 16, 2, 0, 0, 0)
+  rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in pixels)
+  return (
+    b"\x89PNG\r\n\x1a\n"
+    + chunk(b"IHDR", header)
+    + chunk(b"IDAT", zlib.compress(rows))
+    + chunk(b"IEND", b"")
+  )
+
+
+def assert_same_picture(actual, expected, tolerance):
+  assert actual.dtype == np.uint8
+  assert actual.shape == expected.shape
+  difference = np.abs(actual.astype(int) - expected.astype(int))
+  assert difference.mean() <= tolerance
+
+
+CASES = {
+  "PNG": (encode(Image.fromarray(QUARTERS), "PNG"), 0),
+  "BMP": (encode(Image.fromarray(QUARTERS), "BMP"), 0),
+  "TIFF": (encode(Image.fromarray(QUARTERS), "TIFF"), 0),
+  "WebP": (encode(Image.fromarray(QUARTERS), "WEBP", lossless=True), 0),
+  "JPEG": (encode(Image.fromarray(QUARTERS), "JPEG", quality=95), 2),
+  "progressive": (encode(Image.fromarray(QUARTERS), "JPEG", progressive=True), 2),
+  "CMYK": (encode(Image.fromarray(QUARTERS).convert("CMYK"), "JPEG", quality=95), 2),
+  "palette": (encode(Image.fromarray(QUARTERS).quantize(8), "PNG"), 1),
+  "GIF": (encode(Image.fromarray(QUARTERS), "GIF"), 1),
+  "16 bits": (png_of_16_bits(QUARTERS.astype(np.uint16) * 256 + 77), 0),
+  "opaque": (encode(Image.fromarray(QUARTERS).convert("RGBA"), "PNG"), 0),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_formats(case):
+  picture, tolerance = CASES[case]
+  assert_same_picture(data.decode(picture), QUARTERS, tolerance)
+  np.testing.assert_array_equal(_decode.decode_prepared(picture), data.decode(picture))
+
+
+@pytest.mark.parametrize("file_format", ["JPEG", "PNG"])
+@pytest.mark.parametrize("turns", [0, 1, 2, 3])
+def test_orientation(turns, file_format):
+  """A camera that was turned says so, and the picture is shown upright."""
+  orientation = {0: 1, 1: 6, 2: 3, 3: 8}[turns]
+  picture = with_orientation(np.rot90(QUARTERS, turns), orientation, file_format)
+  for decode in (data.decode, _decode.decode_prepared):
+    assert_same_picture(decode(picture), QUARTERS, 3)
+
+
+def test_grey():
+  grey = QUARTERS[..., 0]
+  expected = np.repeat(grey[..., None], 3, axis=2)
+  picture = encode(Image.fromarray(grey), "JPEG", quality=95)
+  assert_same_picture(data.decode(picture), expected, 1)
+  np.testing.assert_array_equal(_decode.decode_prepared(picture), data.decode(picture))
+  deep = Image.fromarray(grey.astype(np.uint16) * 256 + 200)
+  for file_format in ("PNG", "TIFF"):
+    assert_same_picture(data.decode(encode(deep, file_format)), expected, 0)
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "P"])
+def test_what_is_transparent_shows_white(mode):
+  alpha = np.zeros(QUARTERS.shape[:2], np.uint8)
+  alpha[:32] = 255
+  grey = np.repeat(np.full_like(alpha, 70)[..., None], 3, axis=2)
+  rgba = Image.fromarray(np.dstack([grey, alpha]))
+  expected = np.where(alpha[..., None] > 0, 70, 255).astype(np.uint8).repeat(1, 2)
+  expected = np.broadcast_to(expected, QUARTERS.shape)
+  assert_same_picture(data.decode(encode(rgba.convert(mode), "PNG")), expected, 1)
+
+
+def test_paths(tmp_path):
+  archives.write_picture(tmp_path / "a.jpg", 0)
+  expected = data.decode(archives.jpeg(0))
+  np.testing.assert_array_equal(data.decode(tmp_path / "a.jpg"), expected)
+  np.testing.assert_array_equal(data.decode(str(tmp_path / "a.jpg")), expected)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("quality", [30, 75, 95])
+def test_opencv_shows_ordinary_jpegs_as_pillow_does(seed, quality):
+  noise = np.random.default_rng(seed).integers(256, size=(37, 53, 3), dtype=np.uint8)
+  picture = encode(Image.fromarray(noise), "JPEG", quality=quality)
+  ours = _decode.decode_prepared(picture)
+  # Releases of libjpeg may round differently.
+  assert_same_picture(ours, data.decode(picture), 0.5)
+
+
+@pytest.mark.parametrize("file_format", ["JPEG", "PNG", "GIF", "WEBP", "TIFF"])
+@pytest.mark.parametrize("share", [0.01, 0.5, 0.9])
+def test_what_is_cut_off_is_refused(file_format, share, tmp_path):
+  noise = np.random.default_rng(0).integers(256, size=(64, 64, 3), dtype=np.uint8)
+  whole = encode(Image.fromarray(noise), file_format)
+  file = tmp_path / "half.jpg"
+  file.write_bytes(whole[: int(share * len(whole))])
+  with pytest.raises(ValueError, match=r"half\.jpg cannot be decoded"):
+    data.decode(file)
+
+
+@pytest.mark.parametrize("content", [b"", b"no picture", b"\xff\xd8\xff\xe0"])
+def test_what_is_no_picture_is_refused(content):
+  with pytest.raises(ValueError, match="cannot be decoded"):
+    data.decode(content)
+
+
+@pytest.mark.parametrize("side", [9_600, 60_000])
+@pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
+def test_a_decompression_bomb_is_refused(side):
+  """A header that promises gigabytes, of a file of a few bytes."""
+  bomb = bytearray(encode(Image.new("L", (1, 1)), "PNG"))
+  bomb[16:24] = struct.pack(">II", side, side)
+  bomb[29:33] = struct.pack(">I", zlib.crc32(bomb[12:29]))
+  with pytest.raises(ValueError, match="pixels"):
+    data.decode(bytes(bomb))
+
+
+def test_a_bomb_is_refused_as_jpeg_too(monkeypatch):
+  monkeypatch.setattr(_decode, "MAX_PIXELS", 40 * 32 - 1)
+  with pytest.raises(ValueError, match="40 × 32 pixels, expected at most 1279"):
+    _decode.decode_prepared(archives.jpeg(0))
