@@ -8,6 +8,7 @@ import pytest
 from pnjax import models
 from tests import jaxprs
 
+BACKBONE = models.ResNet(stage_sizes=(1,), width=4)
 POOLINGS = {
   "first order": models.FirstOrderPooling(power_norm="asinhe"),
   "second order": models.SecondOrderPooling(
@@ -40,11 +41,11 @@ def paths(variables):
 @pytest.mark.parametrize("shape", [(2, 32, 32), (2, 3, 32, 32)])
 @pytest.mark.parametrize("name", POOLINGS)
 def test_logits_from_features(rng, name, shape):
-  model = models.Classifier(models.TinyResNet(), POOLINGS[name], num_classes=4)
+  model = models.Classifier(BACKBONE, POOLINGS[name], num_classes=4)
   x = pictures(rng, *shape)
   variables = initialized(rng, model, x)
   features = model.apply(variables, x, method="features")
-  assert features.shape == (*shape[:-2], 4, 4, 64)
+  assert features.shape == (*shape[:-2], 8, 8, 16)
   heads = {name: variables["params"].get(name, {}) for name in ("pooling", "head")}
   logits = model.apply({"params": heads}, features, method="from_features")
   np.testing.assert_allclose(logits, model.apply(variables, x), rtol=1e-5, atol=1e-5)
@@ -52,7 +53,7 @@ def test_logits_from_features(rng, name, shape):
 
 @pytest.mark.parametrize("name", POOLINGS)
 def test_a_head_alone_has_the_parameters_of_the_whole(rng, name):
-  model = models.Classifier(models.TinyResNet(), POOLINGS[name], num_classes=4)
+  model = models.Classifier(BACKBONE, POOLINGS[name], num_classes=4)
   x = pictures(rng, 2, 32, 32)
   whole = model.init(jax.random.key(0), x)
   features = model.apply(whole, x, method="features")
@@ -63,7 +64,7 @@ def test_a_head_alone_has_the_parameters_of_the_whole(rng, name):
 
 def test_normalized_vectors_have_unit_length(rng):
   model = models.Classifier(
-    models.TinyResNet(), models.SecondOrderPooling(), num_classes=4, normalize=True
+    BACKBONE, models.SecondOrderPooling(), num_classes=4, normalize=True
   )
   x = pictures(rng, 2, 32, 32)
   variables = initialized(rng, model, x)
