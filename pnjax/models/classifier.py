@@ -3,6 +3,8 @@
 from flax import linen as nn
 import jax
 
+from pnjax import ops
+
 
 class Classifier(nn.Module):
   """Logits of pictures: backbone, pooling, dense layer.
@@ -15,11 +17,14 @@ class Classifier(nn.Module):
       `ResNet50`.
     pooling: a module from maps to vectors, such as `SecondOrderPooling`.
     num_classes: number of classes.
+    normalize: whether pooled vectors are scaled to unit length before the dense
+      layer, as is usual for linear classifiers on them.
   """
 
   backbone: nn.Module
   pooling: nn.Module
   num_classes: int
+  normalize: bool = False
 
   def setup(self):
     """Declares the dense layer."""
@@ -28,11 +33,19 @@ class Classifier(nn.Module):
 
   def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
     """Returns the logits `[B, num_classes]` in float32."""
-    return self.head(self.pooled(x, train))
+    return self.from_features(self.features(x, train))
+
+  def from_features(self, features: jax.Array) -> jax.Array:
+    """Returns the logits of what `features` returned, without the backbone.
+
+    `init(..., method="from_features")` makes the variables of the pooling and of
+    the dense layer alone, under the names that they have in the whole.
+    """
+    return self.head(self._pool(features))
 
   def pooled(self, x: jax.Array, train: bool = False) -> jax.Array:
     """Returns the vectors that the dense layer gets, `[B, D]`."""
-    return self.pooling(self.features(x, train))
+    return self._pool(self.features(x, train))
 
   def features(self, x: jax.Array, train: bool = False) -> jax.Array:
     """Returns the maps of the backbone, with the patch axis of the pictures."""
@@ -43,3 +56,7 @@ class Classifier(nn.Module):
       )
     maps = self.backbone(x.reshape(-1, *x.shape[-3:]), train)
     return maps.reshape(*x.shape[:-3], *maps.shape[1:])
+
+  def _pool(self, features: jax.Array) -> jax.Array:
+    vectors = self.pooling(features)
+    return ops.l2_normalize(vectors) if self.normalize else vectors

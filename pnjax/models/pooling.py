@@ -31,6 +31,16 @@ _SPECTRAL = {
   "asinhe": lambda phi, gamma_prime, lam: ops.spectral_asinhe_pool(phi, gamma_prime),
   "sigme": ops.spectral_sigme_pool,
 }
+_FORMS = {
+  "gamma": lambda phi, directions, power, lam: ops.spectral_gamma_forms(
+    phi, directions, power
+  ),
+  "maxexp": ops.spectral_maxexp_forms,
+  "asinhe": lambda phi, directions, gamma_prime, lam: ops.spectral_asinhe_forms(
+    phi, directions, gamma_prime
+  ),
+  "sigme": ops.spectral_sigme_forms,
+}
 _FIRST_ORDER = {
   "gamma": ops.gamma,
   "maxexp": ops.first_order_maxexp,
@@ -148,6 +158,10 @@ class SecondOrderPooling(Pooling):
     reduction: channels of a 1×1 convolution before everything else, or None.
     triangle: whether the result is the isometric upper triangle, `[B, d'(d' + 1)/2]`,
       or all of the matrix, `[B, d', d']`.
+    rank: number R of learned directions p, or None. With it the result is pᵀΨp for
+      each of them, `[B, R]`, and no d'×d' matrix is ever formed: a dense layer on
+      top is a classifier whose weights have rank R, Σᵣ sᵣpᵣpᵣᵀ for each class. The
+      Power Normalization has to be spectral, or none.
 
   `beta` and `alpha` may be in `learnable`. If the collection `intermediates` is
   mutable, the share of entries beyond 0.99 of their limit is stored there as
@@ -165,23 +179,32 @@ class SecondOrderPooling(Pooling):
   kappa: float | None = None
   reduction: int | None = None
   triangle: bool = True
+  rank: int | None = None
 
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
     """Pools the map of a backbone."""
     self._check_power_norm(also_learnable=("beta", "alpha"))
     self._check_beta()
+    self._check_rank()
+    phi = self._augmented_features(x)
+    if self.rank is not None:
+      return self._forms(phi)
+    psi = self._power_normalize(phi)
+    self._report_saturation(psi)
+    return ops.triu_vectorize(psi) if self.triangle else psi
+
+  def _augmented_features(self, x: jax.Array) -> jax.Array:
+    """Features φ̄ of all positions, `[B, N, d']`."""
     if self.reduction is not None:
       x = nn.Dense(self.reduction, use_bias=False, name="reduction")(x)
     x = self._features(x)
     coordinates = self._coordinates(x)
     phi = x.reshape(x.shape[0], -1, x.shape[-1])
     phi = ops.beta_center(phi, jnp.clip(self._learned("beta"), 0, 1))
-    if coordinates is not None:
-      phi = ops.append_coordinates(phi, coordinates)
-    psi = self._power_normalize(phi)
-    self._report_saturation(psi)
-    return ops.triu_vectorize(psi) if self.triangle else psi
+    if coordinates is None:
+      return phi
+    return ops.append_coordinates(phi, coordinates)
 
   def _check_beta(self) -> None:
     centered = self.beta > 0 or "beta" in self.learnable
@@ -195,6 +218,21 @@ class SecondOrderPooling(Pooling):
       raise ValueError(f"`beta` is {self.beta}, expected a number from 0 to 1.")
     if self.spectral and self.power_norm is None:
       raise ValueError("`spectral` is True, but there is no `power_norm` to be so.")
+
+  def _check_rank(self) -> None:
+    if self.rank is None:
+      return
+    if self.rank < 1:
+      raise ValueError(f"`rank` is {self.rank}, expected at least 1, or None.")
+    if self.power_norm is not None and not self.spectral:
+      raise ValueError(
+        f"`rank` is {self.rank}, but element-wise {self.power_norm} needs the entries "
+        "of the matrix, which is never formed then. Use `spectral=True` or no "
+        "`power_norm`; or keep the matrix (`rank=None`) and make it smaller by "
+        "`reduction`."
+      )
+    if not self.triangle:
+      raise ValueError(f"`rank` is {self.rank}: there is no matrix to return whole.")
 
   def _learned(self, name: str) -> jax.Array | float:
     value = getattr(self, name)
@@ -236,6 +274,24 @@ class SecondOrderPooling(Pooling):
     if self.kappa is not None:
       psi = ops.add_residual(psi, m, self.kappa)
     return psi
+
+  def _forms(self, phi: jax.Array) -> jax.Array:
+    """What `_power_normalize` would return, along learned directions: `[B, R]`."""
+    directions = self.param(
+      "directions", nn.initializers.lecun_normal(), (phi.shape[-1], self.rank)
+    )
+    if self.power_norm is None:
+      forms = ops.cooccurrence_forms(phi, directions)
+    else:
+      forms = _FORMS[self.power_norm](
+        phi, directions, self._power_norm_parameter(), lam=self.lam
+      )
+    if self.trace_power is not None:
+      trace = jnp.sum(jnp.square(phi), axis=(-2, -1)) / phi.shape[-2]
+      forms = forms * ops.gamma(trace, self.trace_power, self.lam)[:, None]
+    if self.kappa is not None:
+      forms = forms + self.kappa * ops.cooccurrence_forms(phi, directions)
+    return forms
 
   def _report_saturation(self, psi: jax.Array) -> None:
     bounded = self.power_norm in ("maxexp", "sigme")

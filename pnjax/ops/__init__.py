@@ -26,6 +26,11 @@ from pnjax.ops._elementwise_pool import asinhe_pool
 from pnjax.ops._elementwise_pool import gamma_pool
 from pnjax.ops._elementwise_pool import maxexp_pool
 from pnjax.ops._elementwise_pool import sigme_pool
+from pnjax.ops._forms import cooccurrence_forms
+from pnjax.ops._forms import spectral_asinhe_forms
+from pnjax.ops._forms import spectral_gamma_forms
+from pnjax.ops._forms import spectral_maxexp_forms
+from pnjax.ops._forms import spectral_sigme_forms
 from pnjax.ops._kernels import equally_spaced_pivots
 from pnjax.ops._kernels import gaussian_feature_map
 from pnjax.ops._kernels import gaussian_kernel_constant
@@ -52,6 +57,7 @@ __all__ = [
   "asinhe_pool",
   "beta_center",
   "cooccurrence",
+  "cooccurrence_forms",
   "equally_spaced_pivots",
   "first_order_maxexp",
   "gamma",
@@ -70,12 +76,16 @@ __all__ = [
   "signed_sqrt",
   "spatial_coordinates",
   "spectral_asinhe",
+  "spectral_asinhe_forms",
   "spectral_asinhe_pool",
   "spectral_gamma",
+  "spectral_gamma_forms",
   "spectral_gamma_pool",
   "spectral_maxexp",
+  "spectral_maxexp_forms",
   "spectral_maxexp_pool",
   "spectral_sigme",
+  "spectral_sigme_forms",
   "spectral_sigme_pool",
   "suggest_first_order_parameters",
   "suggest_parameters",

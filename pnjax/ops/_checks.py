@@ -84,6 +84,11 @@ def as_count(name: str, value: int, at_least: int = 1) -> int:
   return count
 
 
+def is_whole(value: ArrayLike) -> bool:
+  """Whether `value` is a Python integer, which is known when a function is traced."""
+  return isinstance(value, int) and not isinstance(value, bool)
+
+
 def upcast(x: jax.Array) -> jax.Array:
   """Returns half-precision input in float32, anything else as it is."""
   return x.astype(jnp.float32) if jnp.finfo(x.dtype).bits < 32 else x

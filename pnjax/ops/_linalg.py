@@ -109,3 +109,18 @@ def _self_product_jvp(primals, tangents):
   (x,), (x_dot,) = primals, tangents
   t = matmul(x.mT, x_dot)
   return self_product(x), t + t.mT
+
+
+def geometric_sum(k: jax.Array, count: int) -> jax.Array:
+  """Returns Σₙ (I − K)ⁿ over 0 <= n < count by doubling."""
+  identity = jnp.eye(k.shape[-1], dtype=k.dtype)
+  identity = jnp.broadcast_to(identity, k.shape)
+  a = identity - k
+  power, total = a, identity  # Aⁿ and the sum of n terms, n = 1.
+  for bit in bin(count)[3:]:
+    total = total + matmul(power, total)
+    power = matmul(power, power)
+    if bit == "1":
+      total = total + power
+      power = matmul(power, a)
+  return total

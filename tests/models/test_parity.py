@@ -50,40 +50,6 @@ def randomize_batch_norm(network):
       torch.nn.init.uniform_(module.running_var, 0.02, 0.5)
 
 
-def keep_off_kinks(network, x):
-  """Biases every even channel well above zero, and every odd one well below.
-
-  Of ten million activations some are always within rounding of zero; ReLU lets
-  them pass in one framework and not in the other, and gradients differ by as
-  much as each of these carries.
-  """
-  for module in network.modules():
-    if isinstance(module, torch.nn.BatchNorm2d):
-      torch.nn.init.uniform_(module.weight, 0.3, 0.5)
-      module.bias.data = 3 * signs(module.bias)
-      module.reset_running_stats()
-      module.momentum = None  # Statistics of what it sees next, to be in scale.
-    elif isinstance(module, torch.nn.Conv2d) and module.bias is not None:
-      module.register_forward_hook(set_bias)
-  network.train()
-  with torch.no_grad():
-    network.stages(x)
-  for module in network.modules():
-    module._forward_hooks.clear()
-  return network.eval()
-
-
-def set_bias(conv, _, y):
-  std, mean = torch.std_mean(y, (0, 2, 3))
-  shift = 6 * std * signs(mean) - mean
-  conv.bias.data += shift
-  return y + shift[:, None, None]
-
-
-def signs(bias):
-  return 1.0 - 2.0 * (torch.arange(len(bias)) % 2)
-
-
 def convert(model, tensors):
   architecture = "alexnet" if isinstance(model, models.AlexNet) else "resnet50"
   return _load.assemble(model, architecture, {k: v.numpy() for k, v in tensors.items()})
@@ -128,48 +94,42 @@ def test_logits_equal_pytorch(pair, rng):
   "size",
   [224, *(pytest.param(size, marks=pytest.mark.slow) for size in (336, 448))],
 )
-def test_gradients_equal_pytorch(pair, size):
-  model, _, network = pair
+def test_gradients_equal_pytorch(pair, rng, x64, size):
+  """In float64: float32 rounds some activation to the other side of a kink.
 
-  @jax.jit
-  def gradients(variables, x, g):
-    def loss(params, x):
-      y = model.apply(variables | {"params": params}, x, train=True)
-      return jnp.sum(y * g)
-
-    return jax.grad(loss, argnums=(0, 1))(variables["params"], x)
-
-  # Where the two largest of a window are within rounding, max-pooling may choose
-  # either of them. One such window is enough to change the gradients of a picture,
-  # so others get their chance; what is wrong by more than luck is wrong on all.
-  differences = []
-  for seed in range(4):
-    rng = np.random.default_rng(seed)
-    differences.append(gradient_differences(gradients, model, network, rng, size))
-    if max(differences[-1].values()) <= 1e-3:
-      return
-  pytest.fail(f"gradients differ on every picture: {differences}")
-
-
-def gradient_differences(gradients, model, network, rng, size):
-  x = pictures(rng, size)
-  network = keep_off_kinks(copy.deepcopy(network), to_torch(x))
+  Of ten million activations one or two are within rounding of zero, or of their
+  neighbour in max-pooling. ReLU or the pooling then chooses another way in either
+  framework, and gradients differ by what goes that way: traced in float32, pictures
+  with no such choice agreed to 1e-4, and a single one made a difference of 1e-2.
+  """
+  model, variables, network = pair
+  model = model.clone(dtype=jnp.float64)
+  variables = jax.tree.map(lambda v: v.astype(jnp.float64), variables)
+  x = pictures(rng, size).astype(np.float64)
+  network = copy.deepcopy(network).double()
   x_torch = to_torch(x).requires_grad_()
   *_, y = network.stages(x_torch).values()
-  g = rng.standard_normal(y.permute(0, 2, 3, 1).shape, dtype=np.float32)
+  g = rng.standard_normal(y.permute(0, 2, 3, 1).shape)
   y.backward(to_torch(g))
   of_parameters = {
     name: p.grad for name, p in network.named_parameters() if p.grad is not None
   }
   expected = convert(model, network.state_dict() | of_parameters)["params"]
 
-  variables = convert(model, network.state_dict())
-  actual, x_bar = gradients(variables, x, g)
+  @jax.jit
+  def gradients(params, x):
+    def loss(params, x):
+      y = model.apply(variables | {"params": params}, x, train=True)
+      return jnp.sum(y * g)
+
+    return jax.grad(loss, argnums=(0, 1))(params, x)
+
+  actual, x_bar = gradients(variables["params"], x)
   actual, expected = map(traverse_util.flatten_dict, (actual, expected))
-  differences = {
-    "/".join(path): relative_difference(leaf, expected[path])
-    for path, leaf in actual.items()
-    if not path[0].startswith("fc")  # The map does not depend on the classifier.
-  }
   x_expected = x_torch.grad.permute(0, 2, 3, 1)
-  return differences | {"x": relative_difference(x_bar, x_expected)}
+  differences = {"x": relative_difference(x_bar, x_expected)}
+  for path, leaf in actual.items():
+    if not path[0].startswith("fc"):  # The map does not depend on the classifier.
+      differences["/".join(path)] = relative_difference(leaf, expected[path])
+  # What is left is the rounding of `convert`, which makes float32.
+  assert {k: d for k, d in differences.items() if not d <= 1e-6} == {}

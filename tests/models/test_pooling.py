@@ -1,3 +1,5 @@
+import functools
+
 from flax import nnx
 import flax.linen as nn
 from flax.nnx import bridge
@@ -8,6 +10,7 @@ import pytest
 
 from pnjax import models
 from pnjax import ops
+from tests import jaxprs
 
 POWER_NORMS = ("gamma", "maxexp", "asinhe", "sigme")
 
@@ -147,11 +150,67 @@ def test_bfloat16_maps_are_pooled_in_float32(rng):
     ({"power_norm": "sigme", "beta": 1.5}, "from 0 to 1"),
     ({"power_norm": "sigme", "learnable": ("eta",)}, "'eta'.*eta_prime"),
     ({"spectral": True}, "no `power_norm`"),
+    ({"power_norm": "sigme", "rank": 8}, "`rank` is 8.*element-wise sigme.*spectral"),
+    ({"rank": 0}, "`rank` is 0, expected at least 1"),
+    ({"rank": 8, "triangle": False}, "no matrix to return"),
   ],
 )
 def test_bad_attributes(rng, attributes, match):
   with pytest.raises(ValueError, match=match):
     run(models.SecondOrderPooling(**attributes), a_map(rng, 2, 3, 3, 5))
+
+
+LOW_RANK = {
+  "sop": {},
+  **{name: {"power_norm": name, "spectral": True} for name in POWER_NORMS},
+  "everything": {
+    "power_norm": "sigme",
+    "spectral": True,
+    "eta_prime": 9.0,
+    "beta": 0.4,
+    "num_pivots": 3,
+    "trace_power": 0.5,
+    "kappa": 0.1,
+    "reduction": 4,
+    "learnable": ("eta_prime", "beta", "alpha"),
+  },
+}
+
+
+@pytest.mark.parametrize("name", LOW_RANK)
+def test_low_rank_is_a_dense_layer_with_weights_of_low_rank(rng, name):
+  """Logits Σᵣ s_cr pᵣᵀΨpᵣ equal ⟨W_c, Ψ⟩ with W_c = Σᵣ s_cr pᵣpᵣᵀ."""
+  x = a_map(rng, 2, 3, 2, 7)
+  pooling = models.SecondOrderPooling(**LOW_RANK[name], rank=5)
+  forms, variables = pooling.init_with_output(jax.random.key(0), x)
+  assert forms.shape == (2, 5)
+  params = dict(variables["params"])
+  directions = params.pop("directions")
+  psi = pooling.clone(rank=None, triangle=False).apply({"params": params}, x)
+  scales = a_map(rng, 5, 4)
+  weights = jnp.einsum("dr,rc,er->dec", directions, scales, directions)
+  want = jnp.einsum("bde,dec->bc", psi, weights)
+  np.testing.assert_allclose(forms @ scales, want, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", LOW_RANK)
+def test_low_rank_forms_no_matrix(rng, name):
+  """Neither forward nor backward, with d' = 17 + 2Z = 23."""
+  attributes = LOW_RANK[name] | {"reduction": None, "num_pivots": 3}
+  pooling = models.SecondOrderPooling(**attributes, rank=5)
+  x = a_map(rng, 2, 3, 2, 17)
+
+  def gradients(pooling, variables, x):
+    return jax.grad(lambda v, x: jnp.sum(pooling.apply(v, x)), (0, 1))(variables, x)
+
+  def has_matrix(pooling):
+    variables = pooling.init(jax.random.key(0), x)
+    return jaxprs.has_shape(
+      functools.partial(gradients, pooling), (variables, x), (23, 23)
+    )
+
+  assert not has_matrix(pooling)
+  assert has_matrix(pooling.clone(rank=None))
 
 
 def test_bad_shape(rng):
@@ -183,12 +242,15 @@ POOLINGS = {
     )
     for name in POWER_NORMS
   },
+  "low_rank_sop": models.SecondOrderPooling(rank=5),
+  "low_rank_everything": models.SecondOrderPooling(**LOW_RANK["everything"], rank=5),
 }
 
 
 @pytest.mark.parametrize("name", POOLINGS)
 def test_gradients_reach_the_first_convolution(rng, name):
-  model = models.Classifier(models.TinyResNet(), POOLINGS[name], num_classes=3)
+  backbone = models.ResNet(stage_sizes=(1,), width=4)
+  model = models.Classifier(backbone, POOLINGS[name], num_classes=3)
   x = a_map(rng, 2, 2, 32, 32, 3)  # Two patches of each picture.
   variables = model.init(jax.random.key(0), x)
 
@@ -215,16 +277,3 @@ def test_a_head_on_a_zero_map_trains_on(name):
     )
     assert all(jnp.all(jnp.isfinite(g)) for g in jax.tree.leaves(grads))
     variables = jax.tree.map(lambda v, g: v - 1e-3 * g, variables, grads)
-
-
-def test_classifier_takes_a_backbone_of_somebody_else(rng):
-  class Backbone(nn.Module):
-    @nn.compact
-    def __call__(self, x, train):
-      del train
-      return nn.Conv(6, (3, 3), strides=2)(x)
-
-  model = models.Classifier(Backbone(), models.SecondOrderPooling(), num_classes=4)
-  assert run(model, a_map(rng, 2, 16, 16, 3)).shape == (2, 4)
-  with pytest.raises(ValueError, match="expected pictures"):
-    run(model, a_map(rng, 2, 16, 16, 1))

@@ -49,6 +49,14 @@ def test_divided_differences(x64, name):
         np.testing.assert_allclose(got, want, rtol=2e-12)
 
 
+@pytest.mark.parametrize("name", ["gamma", "maxexp", "asinhe", "sigme"])
+def test_power_normalizations_vanish_at_zero(name):
+  """The Gram matrix, which does not see eigenvalues of zero, rests on it."""
+  function, _, parameters = FUNCTIONS[name]
+  for parameter in parameters:
+    assert function.value(jnp.float32(0.0), jnp.float32(parameter)) == 0
+
+
 def test_asinhe_does_not_overflow():
   big = jnp.float32(1e37)
   got = _spectrum.ASINHE.divided_difference(big, big, jnp.float32(1.0))
