@@ -1,7 +1,10 @@
 """Datasets: preparation, splits, and batches for training and evaluation."""
 
 from pnjax.data._decode import decode
+from pnjax.data._pipeline import batch
 from pnjax.data._pipeline import eval_batches
+from pnjax.data._pipeline import padded
+from pnjax.data._pipeline import shuffled
 from pnjax.data._pipeline import train_batches
 from pnjax.data._prepare import DATASETS
 from pnjax.data._prepare import prepare
@@ -11,9 +14,12 @@ from pnjax.data._split import open_split
 __all__ = [
   "DATASETS",
   "Split",
+  "batch",
   "decode",
   "eval_batches",
   "open_split",
+  "padded",
   "prepare",
+  "shuffled",
   "train_batches",
 ]

@@ -67,9 +67,10 @@ def train_batches(
       image = _transforms.random_flip(image, rng)
     return {"image": image, "label": np.int32(example["label"])}
 
-  indices = grain.MapDataset.range(len(split)).seed(seed).shuffle().repeat()
-  pictures = indices.random_map(load)
-  return _batch(pictures, batch_size, shard_index, shard_count, num_threads)
+  indices = shuffled(len(split), seed)
+  return batch(
+    indices.random_map(load), batch_size, shard_index, shard_count, num_threads
+  )
 
 
 def eval_batches(
@@ -111,22 +112,42 @@ def eval_batches(
   shape = (*crops, image_size, image_size, 3)
 
   def load(index):
-    inside = index < len(split)
-    if inside:
-      example = split[index]
-      image, label = transform(decode_prepared(example["image"])), example["label"]
-    else:
-      image, label, index = np.zeros(shape, np.uint8), 0, -1
+    example = split[index]
+    image = transform(decode_prepared(example["image"]))
+    return {"image": image, "label": np.int32(example["label"])}
+
+  blank = {"image": np.zeros(shape, np.uint8), "label": np.int32(0)}
+  pictures = padded(len(split), batch_size, load, blank)
+  return batch(pictures, batch_size, shard_index, shard_count, num_threads)
+
+
+def shuffled(count: int, seed: int) -> grain.MapDataset:
+  """Returns the numbers below `count`, shuffled anew in each of endless epochs."""
+  return grain.MapDataset.range(count).seed(seed).shuffle().repeat()
+
+
+def padded(
+  count: int,
+  batch_size: int,
+  load: Callable[[int], dict[str, np.ndarray]],
+  blank: dict[str, np.ndarray],
+) -> grain.MapDataset:
+  """Returns what `load` makes of the numbers below `count`, and whole batches of it.
+
+  Each has a `mask`, False for the blanks that fill the last batch, and an `index`, -1
+  for those.
+  """
+
+  def load_or_blank(index):
+    inside = index < count
     return {
-      "image": image,
-      "label": np.int32(label),
+      **(load(index) if inside else blank),
       "mask": np.bool_(inside),
-      "index": np.int32(index),
+      "index": np.int32(index if inside else -1),
     }
 
-  num_batches = math.ceil(len(split) / batch_size)
-  pictures = grain.MapDataset.range(num_batches * batch_size).map(load)
-  return _batch(pictures, batch_size, shard_index, shard_count, num_threads)
+  num_batches = math.ceil(count / batch_size)
+  return grain.MapDataset.range(num_batches * batch_size).map(load_or_blank)
 
 
 def _transform(
@@ -143,13 +164,14 @@ def _transform(
   return lambda image: _transforms.twelve_crops(image, image_size, crop_side)
 
 
-def _batch(
+def batch(
   pictures: grain.MapDataset,
   batch_size: int,
-  shard_index: int,
-  shard_count: int,
-  num_threads: int | None,
+  shard_index: int = 0,
+  shard_count: int = 1,
+  num_threads: int | None = None,
 ) -> grain.IterDataset:
+  """Returns this shard's part of each batch, read ahead by some threads."""
   if batch_size % shard_count:
     raise ValueError(
       f"`batch_size` is {batch_size}, expected a multiple of `shard_count`, "

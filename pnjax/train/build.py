@@ -32,11 +32,13 @@ class Backbone:
     model: returns maps.
     variables: its weights, or None where they are to start at random.
     preprocess: from uint8 pictures `[B, H, W, 3]` to what the model takes.
+    input: what `preprocess` does, in words that change with it.
   """
 
   model: nn.Module
   variables: Mapping | None
   preprocess: Callable[[jax.Array], jax.Array]
+  input: str
 
 
 def backbone(config: ml_collections.ConfigDict) -> Backbone:
@@ -58,7 +60,7 @@ def backbone(config: ml_collections.ConfigDict) -> Backbone:
       )
     options |= {"batch_statistics": True, "axis_name": devices.AXIS}
   if config.weights is None:
-    return Backbone(_BACKBONES[config.name](**options), None, _center)
+    return Backbone(_BACKBONES[config.name](**options), None, _center, "[-1, 1]")
   loaded = pretrained.load(config.weights, config.recipe)
   if loaded.recipe.architecture != config.name:
     raise ValueError(
@@ -66,7 +68,7 @@ def backbone(config: ml_collections.ConfigDict) -> Backbone:
       f"backbone.name is {config.name}."
     )
   model = loaded.model.clone(num_classes=None, **options)
-  return Backbone(model, loaded.variables, loaded.preprocess)
+  return Backbone(model, loaded.variables, loaded.preprocess, repr(loaded.recipe))
 
 
 def _center(images: jax.Array) -> jax.Array:
@@ -110,6 +112,7 @@ def classifier(
     backbone=backbone.model,
     pooling=heads.pooling(config.head, suggested),
     num_classes=num_classes,
+    normalize=config.head.normalize,
   )
 
 

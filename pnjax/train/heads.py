@@ -29,6 +29,7 @@ _SECOND_ORDER = (
   "trace_power",
   "kappa",
   "reduction",
+  "rank",
 )
 
 
@@ -57,7 +58,9 @@ def check(head: ml_collections.ConfigDict) -> None:
   if head.order not in (1, 2):
     raise ValueError(f"head.order is {head.order}, expected 1 or 2.")
   set_for_second = [
-    name for name in ("spectral", "beta", "num_pivots", "reduction") if head[name]
+    name
+    for name in ("spectral", "beta", "num_pivots", "reduction", "rank")
+    if head[name]
   ]
   if head.order == 1 and set_for_second:
     raise ValueError(

@@ -1,0 +1,106 @@
+"""Maps of a config's frozen backbone, from a cache that is filled where needed."""
+
+from collections.abc import Iterator
+from collections.abc import Sequence
+import os
+import pathlib
+
+import jax
+import ml_collections
+import numpy as np
+import tqdm
+
+from pnjax import data
+from pnjax.train import build
+from pnjax.train import feature_cache
+from pnjax.train.devices import Devices
+
+
+def default_root() -> pathlib.Path:
+  """Returns `$PNJAX_CACHE/features`, or `~/.cache/pnjax/features`."""
+  folder = os.environ.get("PNJAX_CACHE")
+  root = pathlib.Path(folder) if folder else pathlib.Path.home() / ".cache" / "pnjax"
+  return root / "features"
+
+
+def cached_maps(
+  config: ml_collections.ConfigDict,
+  backbone: build.Backbone,
+  splits: Sequence[data.Split],
+  devices: Devices,
+  root: str | os.PathLike | None = None,
+) -> list[feature_cache.CachedMaps]:
+  """Returns the maps of all pictures of some splits, `[H, W, d]` or `[P, H, W, d]`.
+
+  Args:
+    config: of a run; its `dataset` says how pictures are fed.
+    backbone: frozen, with weights.
+    splits: of any dataset.
+    devices: that compute what is missing.
+    root: folder of all caches, `default_root()` if None.
+  """
+  if backbone.variables is None:
+    raise ValueError("train.cache_features is True, but backbone.weights is None.")
+  cache = feature_cache.FeatureCache(
+    root or default_root(), _identity(config, backbone), _shape(config, backbone)
+  )
+  for split in splits:
+    missing = split.subset(cache.missing(split.digests))
+    if len(missing):
+      cache.write(_compute(config, backbone, missing, devices))
+  return [cache.read(split.digests) for split in splits]
+
+
+def _identity(config, backbone):
+  dataset = config.dataset
+  return {
+    "weights": feature_cache.digest(backbone.variables),
+    "model": repr(backbone.model),
+    "input": backbone.input,
+    **{
+      name: dataset[name] for name in ("image_size", "num_crops", "crop_side", "resize")
+    },
+  }
+
+
+def _shape(config, backbone):
+  size, crops = config.dataset.image_size, config.dataset.num_crops
+  images = jax.ShapeDtypeStruct((crops, size, size, 3), np.uint8)
+  maps = jax.eval_shape(lambda x: _maps(backbone, backbone.variables, x), images)
+  return maps.shape if crops > 1 else maps.shape[1:]
+
+
+def _maps(backbone, variables, images):
+  pictures = backbone.preprocess(images.reshape(-1, *images.shape[-3:]))
+  maps = backbone.model.apply(variables, pictures)
+  return maps.reshape(*images.shape[:-3], *maps.shape[1:])
+
+
+def _compute(
+  config: ml_collections.ConfigDict,
+  backbone: build.Backbone,
+  split: data.Split,
+  devices: Devices,
+) -> Iterator[tuple[list[str], np.ndarray]]:
+  """Yields digests and maps, batch by batch."""
+  step = devices.parallel(
+    lambda variables, batch, _: ((), _maps(backbone, variables, batch["image"])),
+    donate=False,
+  )
+  variables = devices.replicate(backbone.variables)
+  batches = data.eval_batches(
+    split,
+    batch_size=min(config.train.batch_size, len(split)),
+    image_size=config.dataset.image_size,
+    num_crops=config.dataset.num_crops,
+    crop_side=config.dataset.crop_side,
+    resize=config.dataset.resize,
+    num_threads=config.train.num_threads,
+  )
+  with tqdm.tqdm(total=len(split), unit=" images", desc="features") as bar:
+    for batch in batches:
+      index, mask = batch.pop("index"), batch["mask"]
+      _, maps = step(variables, devices.shard(batch))
+      maps = np.concatenate(np.asarray(maps))[: len(index)][mask]
+      yield [str(split.digests[i]) for i in index[mask]], maps
+      bar.update(int(mask.sum()))

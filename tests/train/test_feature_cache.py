@@ -1,0 +1,107 @@
+import numpy as np
+import pytest
+
+from pnjax.train import feature_cache
+
+SHAPE = (2, 3)
+IDENTITY = {"weights": "a"}
+
+
+def rows(rng, count):
+  return rng.standard_normal((count, *SHAPE)).astype(np.float16)
+
+
+def opened(path):
+  return feature_cache.FeatureCache(path, IDENTITY, SHAPE)
+
+
+def test_rows_come_back_by_their_pictures(tmp_path, rng):
+  maps = rows(rng, 3)
+  opened(tmp_path).write([(["a", "b"], maps[:2]), (["c"], maps[2:])])
+  cache = opened(tmp_path)
+  np.testing.assert_array_equal(cache.read(["c", "a", "c"])[:], maps[[2, 0, 2]])
+  np.testing.assert_array_equal(cache.read(["b"])[0], maps[1])
+
+
+def test_missing_names_each_picture_once(tmp_path, rng):
+  cache = opened(tmp_path)
+  cache.write([(["a"], rows(rng, 1))])
+  assert cache.missing(["a", "b", "b", "c"]) == [1, 3]
+
+
+def test_other_weights_have_another_cache(tmp_path, rng):
+  opened(tmp_path).write([(["a"], rows(rng, 1))])
+  other = feature_cache.FeatureCache(tmp_path, {"weights": "b"}, SHAPE)
+  assert other.missing(["a"]) == [0]
+
+
+def test_a_cache_that_was_interrupted_goes_on(tmp_path, rng):
+  maps = rows(rng, 3)
+
+  def interrupted():
+    yield ["a"], maps[:1]
+    raise KeyboardInterrupt
+
+  cache = opened(tmp_path)
+  with pytest.raises(KeyboardInterrupt):
+    cache.write(interrupted())
+  # Killed while it wrote numbers, and in another run while it wrote a name.
+  with open(cache.folder / "maps", "ab") as file:
+    file.write(b"half a row")
+  with open(cache.folder / "rows", "a") as file:
+    file.write("b without its end")
+  cache = opened(tmp_path)
+  assert cache.missing(["a", "b", "c"]) == [1, 2]
+  cache.write([(["b", "c"], maps[1:])])
+  np.testing.assert_array_equal(opened(tmp_path).read(["a", "b", "c"])[:], maps)
+
+
+def test_a_truncated_cache_is_an_error(tmp_path, rng):
+  cache = opened(tmp_path)
+  cache.write([(["a", "b"], rows(rng, 2))])
+  with open(cache.folder / "maps", "ab") as file:
+    file.truncate(5)
+  with pytest.raises(OSError, match=r"damaged: .* has 5 bytes, expected 24"):
+    opened(tmp_path)
+
+
+def test_a_second_writer_is_refused(tmp_path, rng):
+  first, second = opened(tmp_path), opened(tmp_path)
+
+  def write_meanwhile():
+    with pytest.raises(OSError, match="another process is writing"):
+      second.write([])
+    yield ["a"], rows(rng, 1)
+
+  first.write(write_meanwhile())
+
+
+def test_a_full_disk_is_said(tmp_path, rng, monkeypatch):
+  def full(_):
+    raise OSError(28, "No space left on device")
+
+  monkeypatch.setattr(feature_cache.os, "fsync", full)
+  with pytest.raises(OSError, match="writing to .* failed: .*No space left"):
+    opened(tmp_path).write([(["a"], rows(rng, 1))])
+
+
+@pytest.mark.parametrize("value", [1e6, np.nan])
+def test_values_that_half_precision_cannot_hold_are_refused(tmp_path, value):
+  with pytest.raises(ValueError, match="too large for half precision"):
+    opened(tmp_path).write([(["a"], np.full((1, *SHAPE), value))])
+
+
+def test_a_picture_that_is_not_there(tmp_path):
+  with pytest.raises(ValueError, match="lacks the picture with sha256 'a'"):
+    opened(tmp_path).read(["a"])
+
+
+def test_digest_sees_names_shapes_and_values():
+  trees = [
+    {"a": np.zeros(4)},
+    {"b": np.zeros(4)},
+    {"a": np.zeros((2, 2))},
+    {"a": np.ones(4)},
+    {"a": np.zeros(4, np.float32)},
+  ]
+  assert len({feature_cache.digest(tree) for tree in trees}) == len(trees)
