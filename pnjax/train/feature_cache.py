@@ -105,7 +105,8 @@ class FeatureCache:
           self._append(maps, rows, digests, values)
 
   def _append(self, maps, rows, digests, values):
-    values = np.asarray(values).astype(_DTYPE)
+    with np.errstate(over="ignore"):  # Infinite values are looked for below.
+      values = np.asarray(values).astype(_DTYPE)
     if values.shape != (len(digests), *self.shape):
       raise ValueError(
         f"maps have shape {values.shape}, expected {(len(digests), *self.shape)}."
