@@ -16,6 +16,7 @@ from absl import logging
 from ml_collections import config_flags
 
 from experiments import curves
+from experiments import variants
 from experiments import weights
 from pnjax import train
 from pnjax.train import devices
@@ -40,8 +41,7 @@ def main(argv: Sequence[str]) -> int:
     logging.set_verbosity(logging.WARNING)
   try:
     devices.connect(_COORDINATOR.value, _NUM_HOSTS.value, _HOST.value)
-    if config.backbone.weights in weights.SOURCES:
-      config.backbone.weights = str(weights.fetch(config.backbone.weights))
+    variants.fetch_weights(config)
     result = train.train_and_evaluate(config, workdir)
   except (
     OSError,

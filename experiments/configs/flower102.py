@@ -1,8 +1,8 @@
 r"""Flower102 from 12 crops of 224 × 224, as in Table 3 of the paper.
 
-  python -m experiments.main \\
+  python -m experiments.main \
     --config=experiments/configs/flower102.py:sop_sc_sigme --workdir=...
-  python -m experiments.main \\
+  python -m experiments.main \
     --config=experiments/configs/flower102.py:sop_sc_sigme,alexnet --workdir=...
 
 The paper reports for ResNet-50 94.06 (baseline), 96.78 (SOP+SC+SigmE), 96.88

@@ -1,6 +1,6 @@
 r"""Food101, ResNet-50 at 448 × 448, as in the paper.
 
-  python -m experiments.main \\
+  python -m experiments.main \
     --config=experiments/configs/food101.py:sop_sc_spec_maxexp --workdir=...
 
 The paper reports 81.9 (baseline), 87.5 (SOP+SC+SigmE) and 87.8 (SOP+SC+Spec. MaxExp).

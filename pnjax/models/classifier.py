@@ -41,11 +41,11 @@ class Classifier(nn.Module):
     `init(..., method="from_features")` makes the variables of the pooling and of
     the dense layer alone, under the names that they have in the whole.
     """
-    return self.head(self._pool(features))
+    return self.head(self.pool(features))
 
   def pooled(self, x: jax.Array, train: bool = False) -> jax.Array:
     """Returns the vectors that the dense layer gets, `[B, D]`."""
-    return self._pool(self.features(x, train))
+    return self.pool(self.features(x, train))
 
   def features(self, x: jax.Array, train: bool = False) -> jax.Array:
     """Returns the maps of the backbone, with the patch axis of the pictures."""
@@ -57,6 +57,7 @@ class Classifier(nn.Module):
     maps = self.backbone(x.reshape(-1, *x.shape[-3:]), train)
     return maps.reshape(*x.shape[:-3], *maps.shape[1:])
 
-  def _pool(self, features: jax.Array) -> jax.Array:
+  def pool(self, features: jax.Array) -> jax.Array:
+    """Returns the vectors that the dense layer gets of what `features` returned."""
     vectors = self.pooling(features)
     return ops.l2_normalize(vectors) if self.normalize else vectors

@@ -43,32 +43,42 @@ class Backbone:
 
 def backbone(config: ml_collections.ConfigDict) -> Backbone:
   """Returns the network of `config.backbone`, with its weights."""
-  if config.name not in _BACKBONES:
-    raise ValueError(
-      f"backbone.name is {config.name!r}, expected one of {', '.join(_BACKBONES)}."
-    )
-  if config.dtype not in _DTYPES:
-    raise ValueError(
-      f"backbone.dtype is {config.dtype!r}, expected one of {', '.join(_DTYPES)}."
-    )
-  options = {"dtype": _DTYPES[config.dtype]}
-  if config.batch_statistics:
-    if config.name == "alexnet":
-      raise ValueError(
-        "backbone.batch_statistics is True, expected False for alexnet, which has no "
-        "batch norm."
-      )
-    options |= {"batch_statistics": True, "axis_name": devices.AXIS}
+  fresh = without_weights(config)
   if config.weights is None:
-    return Backbone(_BACKBONES[config.name](**options), None, _center, "[-1, 1]")
+    return fresh
   loaded = pretrained.load(config.weights, config.recipe)
   if loaded.recipe.architecture != config.name:
     raise ValueError(
       f"backbone.weights {config.weights} are of {loaded.recipe.architecture}, but "
       f"backbone.name is {config.name}."
     )
-  model = loaded.model.clone(num_classes=None, **options)
+  model = loaded.model.clone(num_classes=None, **_options(config))
   return Backbone(model, loaded.variables, loaded.preprocess, repr(loaded.recipe))
+
+
+def without_weights(config: ml_collections.ConfigDict) -> Backbone:
+  """Returns the network of `config.backbone`, to start at random."""
+  if config.name not in _BACKBONES:
+    raise ValueError(
+      f"backbone.name is {config.name!r}, expected one of {', '.join(_BACKBONES)}."
+    )
+  return Backbone(_BACKBONES[config.name](**_options(config)), None, _center, "[-1, 1]")
+
+
+def _options(config: ml_collections.ConfigDict) -> dict[str, object]:
+  if config.dtype not in _DTYPES:
+    raise ValueError(
+      f"backbone.dtype is {config.dtype!r}, expected one of {', '.join(_DTYPES)}."
+    )
+  options = {"dtype": _DTYPES[config.dtype]}
+  if not config.batch_statistics:
+    return options
+  if config.name == "alexnet":
+    raise ValueError(
+      "backbone.batch_statistics is True, expected False for alexnet, which has no "
+      "batch norm."
+    )
+  return options | {"batch_statistics": True, "axis_name": devices.AXIS}
 
 
 def _center(images: jax.Array) -> jax.Array:

@@ -2,8 +2,11 @@
 
 from collections.abc import Iterator
 from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
 
 import grain
+import jax
 import ml_collections
 import numpy as np
 
@@ -37,13 +40,12 @@ def train_batches(
   config: ml_collections.ConfigDict, split: data.Split, devices: Devices
 ) -> grain.DatasetIterator:
   """Returns batches without end, of this host."""
-  dataset = config.dataset
   batches = data.train_batches(
     split,
-    batch_size=config.train.batch_size,
     seed=config.seed,
-    augment=dataset.augment,
-    **_pictures(config, devices),
+    augment=config.dataset.augment,
+    **_pictures(config),
+    **_shares(config, devices),
   )
   return iter(batches)
 
@@ -54,11 +56,47 @@ def eval_batches(
   """Returns batches that hold every picture once, of this host."""
   batches = data.eval_batches(
     split,
-    batch_size=config.train.batch_size,
     resize=config.dataset.resize,
-    **_pictures(config, devices),
+    **_pictures(config),
+    **_shares(config, devices),
   )
   return iter(batches)
+
+
+def cached_train_batches(
+  config: ml_collections.ConfigDict, cached: "Cached", devices: Devices
+) -> grain.DatasetIterator:
+  """Returns batches of cached maps without end, of this host."""
+  order = data.shuffled(len(cached.labels), config.seed)
+  return iter(data.batch(order.map(cached.load), **_shares(config, devices)))
+
+
+def cached_eval_batches(
+  config: ml_collections.ConfigDict, cached: "Cached", devices: Devices
+) -> Iterator[Mapping[str, np.ndarray]]:
+  """Returns batches that hold every cached map once, of this host."""
+  blank = jax.tree.map(np.zeros_like, cached.load(0))
+  examples = data.padded(
+    len(cached.labels), config.train.batch_size, cached.load, blank
+  )
+  return iter(data.batch(examples, **_shares(config, devices)))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Cached:
+  """A split whose maps are cached.
+
+  Attributes:
+    maps: of all pictures.
+    labels: of all pictures.
+  """
+
+  maps: Sequence[np.ndarray]
+  labels: np.ndarray
+
+  def load(self, index: int) -> dict[str, np.ndarray]:
+    """Returns an example."""
+    return {"features": self.maps[index], "label": np.int32(self.labels[index])}
 
 
 def first_pictures(
@@ -67,18 +105,24 @@ def first_pictures(
   """Returns some pictures as the network gets them, the same on every host."""
   some = split.subset(np.linspace(0, len(split) - 1, min(count, len(split)), dtype=int))
   (batch,) = data.eval_batches(
-    some, batch_size=len(some), resize=config.dataset.resize, **_pictures(config, None)
+    some, batch_size=len(some), resize=config.dataset.resize, **_pictures(config)
   )
   return batch["image"]
 
 
-def _pictures(config, devices):
+def _pictures(config):
   dataset = config.dataset
   return {
     "image_size": dataset.image_size,
     "num_crops": dataset.num_crops,
     "crop_side": dataset.crop_side,
+  }
+
+
+def _shares(config, devices):
+  return {
+    "batch_size": config.train.batch_size,
     "num_threads": config.train.num_threads,
-    "shard_index": devices.host if devices else 0,
-    "shard_count": devices.num_hosts if devices else 1,
+    "shard_index": devices.host,
+    "shard_count": devices.num_hosts,
   }

@@ -1,5 +1,6 @@
 """Training of a classifier from a config, to its end or until it is to stop."""
 
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import functools
@@ -9,6 +10,7 @@ import pathlib
 import time
 from typing import Any
 
+import grain
 import jax
 import ml_collections
 import numpy as np
@@ -16,6 +18,7 @@ import numpy as np
 from pnjax.train import build
 from pnjax.train import devices as devices_lib
 from pnjax.train import evaluation
+from pnjax.train import features
 from pnjax.train import heads
 from pnjax.train import inputs
 from pnjax.train import optimizer
@@ -113,6 +116,7 @@ class Run:
     workdir_lib.write_text(self.workdir / "classes.txt", "\n".join([*names, ""]))
     self._epoch_steps = -(-len(self._train_split) // config.train.batch_size)
     self.num_steps = self._epoch_steps * config.train.num_epochs
+    self._cached = self._cache() if config.train.cache_features else None
     self.task = self._make_task()
     variables = build.initialize(
       self.task.model, self._backbone, config.dataset.image_size, config.seed
@@ -121,7 +125,7 @@ class Run:
       state_lib.paths(variables), config.backbone.name, config.train.freeze
     )
     state = state_lib.create(variables, learns, self.task.optimizer, config.seed)
-    self._batches = inputs.train_batches(config, self._train_split, self.devices)
+    self._batches = self._train_batches()
     self._train_step, self._eval_step = (
       self.devices.parallel(functools.partial(f, self.task), donate=donate)
       for f, donate in ((step_lib.train_step, True), (step_lib.eval_step, False))
@@ -150,6 +154,24 @@ class Run:
       label_smoothing=config.train.label_smoothing,
       accumulate=config.train.accumulate,
     )
+
+  def _cache(self) -> tuple[inputs.Cached, inputs.Cached]:
+    """Returns both splits with the maps of the frozen backbone."""
+    splits = (self._train_split, self._test_split)
+    maps = features.cached_maps(self.config, self._backbone, splits, self.devices)
+    return tuple(
+      inputs.Cached(m, split.labels) for m, split in zip(maps, splits, strict=True)
+    )
+
+  def _train_batches(self) -> grain.DatasetIterator:
+    if self._cached is None:
+      return inputs.train_batches(self.config, self._train_split, self.devices)
+    return inputs.cached_train_batches(self.config, self._cached[0], self.devices)
+
+  def _eval_batches(self) -> Iterator[Mapping[str, np.ndarray]]:
+    if self._cached is None:
+      return inputs.eval_batches(self.config, self._test_split, self.devices)
+    return inputs.cached_eval_batches(self.config, self._cached[1], self.devices)
 
   def _suggested(self) -> Mapping[str, float]:
     """Returns parameters of the head that the config leaves open.
@@ -238,7 +260,7 @@ class Run:
     return evaluation.evaluate(
       self._eval_step,
       self.state.variables,
-      inputs.eval_batches(self.config, self._test_split, self.devices),
+      self._eval_batches(),
       len(self._test_split),
       self.task.num_classes,
       self.devices,
@@ -314,3 +336,8 @@ def _check(config: ml_collections.ConfigDict, devices: Devices) -> None:
   optimizer.learns([], config.backbone.name, train.freeze)
   optimizer.make(config.optim, optimizer.learning_rate(config.optim, 1, 1))
   heads.check(config.head)
+  if train.cache_features and train.freeze != "backbone":
+    raise ValueError(
+      f"train.cache_features is True, but train.freeze is {train.freeze!r}; only the "
+      "features of a frozen backbone can be cached: set train.freeze=backbone."
+    )

@@ -32,7 +32,6 @@ class Task:
     num_classes: number of classes.
     label_smoothing: share of the labels that is spread over all classes.
     accumulate: parts in which a batch is computed.
-    start: stage of the backbone that cached maps come from, if they are to be used.
   """
 
   model: nn.Module
@@ -41,7 +40,6 @@ class Task:
   num_classes: int
   label_smoothing: float = 0.0
   accumulate: int = 1
-  start: str | None = None
 
 
 @jax.tree_util.register_dataclass
@@ -154,17 +152,14 @@ def eval_step(
 def _logits(task, variables, batch, key=None):
   """Returns logits and, when training (there is a key), statistics of batch norm."""
   train = key is not None
-  kwargs = {"train": train}
-  if train:
-    kwargs |= {"mutable": ["batch_stats"], "rngs": {"dropout": key}}
+  kwargs = {"mutable": ["batch_stats"], "rngs": {"dropout": key}} if train else {}
   if "features" in batch:
-    args = (batch["features"].astype(jnp.float32),)
-    kwargs |= {"start": task.start, "method": "from_features"}
+    maps = batch["features"].astype(jnp.float32)
+    out = task.model.apply(variables, maps, method="from_features", **kwargs)
   else:
     images = batch["image"]
     pictures = task.preprocess(images.reshape(-1, *images.shape[-3:]))
-    args = (pictures.reshape(images.shape),)
-  out = task.model.apply(variables, *args, **kwargs)
+    out = task.model.apply(variables, pictures.reshape(images.shape), train, **kwargs)
   if not train:
     return out, None
   logits, updated = out

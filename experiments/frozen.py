@@ -1,0 +1,141 @@
+"""Accuracy of pooling layers on cached features of a frozen backbone."""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import os
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+import numpy as np
+import tqdm
+
+from pnjax import data
+from pnjax.train import build
+from pnjax.train import evaluation
+from pnjax.train import feature_cache
+from pnjax.train import features
+from pnjax.train import heads
+from pnjax.train import inputs
+from pnjax.train import kernel as kernel_lib
+from pnjax.train import ridge
+from pnjax.train.devices import Devices
+
+# Pictures from whose features missing parameters are suggested.
+_SUGGEST_FROM = 32
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Frozen:
+  """Pictures of several pairs of splits, each once; those to learn from come first.
+
+  Attributes:
+    maps: of all pictures.
+    labels: of all pictures.
+    num_classes: number of classes.
+    num_learned: number of pictures that any pair learns from.
+    pairs: positions of what is learned from and of what is evaluated on.
+  """
+
+  maps: feature_cache.CachedMaps
+  labels: np.ndarray
+  num_classes: int
+  num_learned: int
+  pairs: list[tuple[np.ndarray, np.ndarray]]
+
+
+def load(
+  config: ml_collections.ConfigDict,
+  splits: Sequence[str],
+  cache: str | os.PathLike | None = None,
+) -> Frozen:
+  """Opens splits, and computes those of their features that are not cached.
+
+  Args:
+    config: of the dataset and the backbone.
+    splits: to learn from, each evaluated on its counterpart.
+    cache: folder of the cached features.
+  """
+  pairs = []
+  for split in splits:
+    dataset = ml_collections.ConfigDict({**config.dataset.to_dict(), "split": split})
+    pairs.append(inputs.open_splits(dataset))
+  learned = np.unique(np.concatenate([train.indices for train, _ in pairs]))
+  others = np.unique(np.concatenate([test.indices for _, test in pairs]))
+  order = np.concatenate([learned, np.setdiff1d(others, learned)])
+  position = {index: i for i, index in enumerate(order)}
+  everything = data.open_split(config.dataset.name, "all", config.dataset.data_dir)
+  everything = everything.subset(order)
+  backbone = build.backbone(config.backbone)
+  (maps,) = features.cached_maps(config, backbone, [everything], Devices(), cache)
+  return Frozen(
+    maps=maps,
+    labels=everything.labels,
+    num_classes=len(everything.class_names),
+    num_learned=len(learned),
+    pairs=[
+      tuple(np.array([position[i] for i in split.indices]) for split in pair)
+      for pair in pairs
+    ],
+  )
+
+
+def suggest(config: ml_collections.ConfigDict, frozen: Frozen) -> dict[str, float]:
+  """Returns parameters of the head that the config leaves open."""
+  if not heads.missing(config.head):
+    return {}
+  train, _ = frozen.pairs[0]
+  some = np.linspace(0, len(train) - 1, min(_SUGGEST_FROM, len(train)), dtype=int)
+  return heads.suggest(config.head, jnp.asarray(frozen.maps[train[some]]))
+
+
+def kernel(
+  config: ml_collections.ConfigDict,
+  frozen: Frozen,
+  suggested: Mapping[str, float],
+  label: str,
+) -> np.ndarray:
+  """Returns the kernel of all pictures with those to learn from.
+
+  Args:
+    config: its `head` pools.
+    frozen: the pictures.
+    suggested: parameters of the head that the config leaves open.
+    label: stands before the progress bar.
+  """
+  model = build.classifier(
+    config, build.without_weights(config.backbone), frozen.num_classes, suggested
+  )
+
+  def pool(maps: jax.Array) -> jax.Array:
+    return model.apply({}, maps.astype(jnp.float32), method="pool")
+
+  with tqdm.tqdm(desc=label, unit=" images", leave=False) as bar:
+    return kernel_lib.pairwise(pool, frozen.maps, frozen.num_learned, bar.update)
+
+
+def classify(
+  kernel: np.ndarray,
+  labels: np.ndarray,
+  num_classes: int,
+  train: np.ndarray,
+  test: np.ndarray,
+) -> tuple[np.ndarray, float]:
+  """Learns from some pictures and classifies others.
+
+  Returns:
+    The predicted classes, and the regularisation that was chosen.
+  """
+  fitted = ridge.fit(kernel[np.ix_(train, train)], labels[train], num_classes)
+  return fitted.predict(kernel[np.ix_(test, train)]), fitted.regularization
+
+
+def measures(
+  labels: np.ndarray, predictions: np.ndarray, num_classes: int
+) -> dict[str, float]:
+  """Returns `top1` and `mean_per_class`."""
+  confusion = np.zeros((num_classes, num_classes), int)
+  np.add.at(confusion, (labels, predictions), 1)
+  summary = evaluation.summarize(0.0, confusion)
+  return {name: summary[name] for name in ("top1", "mean_per_class")}
