@@ -151,6 +151,10 @@ class CachedMaps(Sequence):
   def __getitem__(self, index: int | slice | np.ndarray) -> np.ndarray:
     return self._maps[self._rows[index]]
 
+  def head(self, count: int) -> "CachedMaps":
+    """Returns the first of them."""
+    return CachedMaps(self._maps, self._rows[:count])
+
 
 def digest(tree: Any) -> str:
   """Returns the sha256 of a tree of arrays: names, shapes, dtypes and values."""
