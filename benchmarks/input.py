@@ -5,8 +5,8 @@
 
 Pictures a second from files to ready batches of 448 × 448: those of pnjax, from
 array_record through Grain's threads, and those of a plain PyTorch `DataLoader` of as
-many processes, which opens, resizes and stacks with Pillow. They take turns. The
-pictures are those of a folder of class folders, or else made.
+many processes, which opens and resizes with Pillow. They take turns. The pictures are
+those of FMD, if its folder is given, or else made.
 
 Below it, what made OpenCV the library that decodes: one picture on one thread.
 """
@@ -51,14 +51,11 @@ def main() -> None:
   """Prints two tables."""
   args = _parse()
   with tempfile.TemporaryDirectory() as folder:
-    source = args.source or make_pictures(pathlib.Path(folder) / "made")
-    data_dir = pathlib.Path(folder) / "data"
-    data.prepare("folder", source, data_dir)
-    split = data.open_split("folder", "all", data_dir)
-    files = [path for path in sorted(source.glob("*/*")) if path.suffix != ".txt"]
+    split = prepare(args.source, pathlib.Path(folder))
+    files = write_files(split, pathlib.Path(folder) / "files")
     cases = {
       "pnjax": grain_pass(split, args),
-      "PyTorch, Pillow": torch_pass(files[: len(split)], args),
+      "PyTorch, Pillow": torch_pass(files, args),
     }
     speeds = {
       name: len(split) / seconds
@@ -71,6 +68,24 @@ def main() -> None:
     ratio = speeds["pnjax"] / speeds["PyTorch, Pillow"]
     print(f"{'ratio':24}{ratio:8.2f} (wanted: >= {_WANTED})\n")
     print_decoders(files, args)
+
+
+def prepare(fmd: pathlib.Path | None, folder: pathlib.Path) -> data.Split:
+  """Prepares the pictures in a folder."""
+  if fmd is not None:
+    data.prepare("fmd", fmd, folder)
+    return data.open_split("fmd", "all", folder)
+  data.prepare("folder", make_pictures(folder / "made"), folder)
+  return data.open_split("folder", "all", folder)
+
+
+def write_files(split: data.Split, folder: pathlib.Path) -> list[pathlib.Path]:
+  """Writes every picture to a file."""
+  folder.mkdir()
+  files = [folder / f"{i}.jpg" for i in range(len(split))]
+  for file, example in zip(files, split, strict=True):
+    file.write_bytes(example["image"])
+  return files
 
 
 def make_pictures(folder: pathlib.Path) -> pathlib.Path:
@@ -142,7 +157,7 @@ def _parse() -> argparse.Namespace:
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
-  parser.add_argument("--source", type=pathlib.Path, help="a folder of class folders")
+  parser.add_argument("--source", type=pathlib.Path, help="folder of FMD")
   parser.add_argument("--batch", type=int, default=32)
   parser.add_argument("--size", type=int, default=448)
   parser.add_argument("--workers", type=int, default=os.cpu_count())
