@@ -15,9 +15,11 @@ import logging
 import pathlib
 import shutil
 import sys
+import tarfile
 import tempfile
 import urllib.error
 import urllib.request
+import zipfile
 
 import tqdm
 
@@ -147,32 +149,33 @@ def _retrieve(download: Download, folder: pathlib.Path) -> pathlib.Path:
 
 def _copy(url: str, file: pathlib.Path) -> str:
   """Downloads a file; returns its sha256."""
-  digest = hashlib.sha256()
-  with (
-    urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as answer,
-    file.open("wb") as out,
-    tqdm.tqdm(desc=file.name, unit="B", unit_scale=True) as bar,
-  ):
-    bar.total = answer.length
-    expected = answer.length
-    while chunk := answer.read(_CHUNK):
-      out.write(chunk)
-      digest.update(chunk)
-      bar.update(len(chunk))
-    if expected is not None and out.tell() != expected:
-      raise OSError(f"it broke off after {out.tell()} of {expected} bytes")
+  digest, size = hashlib.sha256(), 0
+  with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as answer:
+    total = int(answer.headers.get("Content-Length", 0)) or None
+    bar = tqdm.tqdm(desc=file.name, total=total, unit="B", unit_scale=True)
+    with bar, file.open("wb") as out:
+      while chunk := answer.read(_CHUNK):
+        out.write(chunk)
+        digest.update(chunk)
+        bar.update(len(chunk))
+        size += len(chunk)
+  if total not in (None, size):
+    raise OSError(f"it broke off after {size} of {total} bytes")
   return digest.hexdigest()
 
 
 def _unpack(file: pathlib.Path, folder: pathlib.Path) -> None:
   """Puts the contents of an archive, or a file that is none, into a folder."""
   folder.mkdir(exist_ok=True)
-  if file.suffix == ".zip":
-    shutil.unpack_archive(file, folder)
-  elif file.suffix in (".tar", ".tgz", ".gz"):
-    shutil.unpack_archive(file, folder, filter="data")
-  else:
-    shutil.copy(file, folder)
+  try:
+    if file.suffix == ".zip":
+      shutil.unpack_archive(file, folder)
+    elif file.suffix in (".tar", ".tgz", ".gz"):
+      shutil.unpack_archive(file, folder, filter="data")
+    else:
+      shutil.copy(file, folder)
+  except (EOFError, shutil.ReadError, tarfile.TarError, zipfile.BadZipFile) as error:
+    raise OSError(f"{file} is damaged ({error}); delete it and try again.") from error
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:

@@ -11,16 +11,16 @@ grey noise. A class is told by
 
 How often a pair occurs is noise: at least once, and in bursts (a heavy-tailed count
 that has the same distribution in all classes). Beside the pairs of its own class
-every picture has a burst of a pair that belongs to another one.
+every picture has bursts of two pairs that belong to others.
 
 So every pattern and every colour occurs in every class, equally often on average:
 the average of features that see pattern and colour apart knows nothing. Their
 co-occurrences tell the pairing, but bursts drown it; a Power Normalization, which
-asks whether a pair occurs at all, brings it back. Neither tells where, which only
-co-occurrences with spatial coordinates do: without them one half of the pictures is
-guessed at best. (A network that learns its features can learn a filter for a pair,
-and something about places from the margin of the picture, so averages of learned
-features are better than chance.)
+asks whether a pair occurs at all, brings it back. Where it occurs is known from
+co-occurrences with spatial coordinates only: without them two classes are left for
+every picture. (A network that learns its features can learn a filter for a pair, and
+something about places from the margin of the picture, so averages of learned features
+tell more.)
 
 All patterns are their own mirror images, and classes stay what they are if a picture
 is flipped. They do not if it is cropped: train with `augment="resize"`.
@@ -41,17 +41,21 @@ _GRID = 8
 _COLOURS = np.array(
   [[208, 64, 64], [48, 168, 64], [64, 96, 216], [200, 168, 32]], np.float32
 )
-_NUM_PAIRS = len(_COLOURS)
-_NUM_WRONG = 2
-_TAIL = 1.5
-_MAX_COUNT = 8
 _GROUND = 128.0
+# Standard deviations, of the colour of a cell and of every pixel.
 _COLOUR_NOISE = 24.0
 _PIXEL_NOISE = 12.0
 
+_NUM_PAIRS = len(_COLOURS)
+_NUM_WRONG = 2
+# Exponent of Zipf's law, which counts follow. At most four bursts share the 32 cells
+# of one half.
+_TAIL = 1.5
+_MAX_COUNT = 8
+
 CLASS_NAMES = tuple(
   f"pairing_{pairing}_{where}"
-  for where in ("upright", "reversed")
+  for where in ("lying_above", "lying_below")
   for pairing in range(_NUM_PAIRS)
 )
 

@@ -1,0 +1,169 @@
+"""Speed of the input pipeline against PyTorch's, on the same machine in one run.
+
+  python -m benchmarks.input
+  python -m benchmarks.input --source=FMD
+
+Pictures a second from files to ready batches of 448 × 448: those of pnjax, from
+array_record through Grain's threads, and those of a plain PyTorch `DataLoader` of as
+many processes, which opens and resizes with Pillow. They take turns. The pictures are
+those of FMD, if its folder is given, or else made.
+
+Below it, what made OpenCV the library that decodes: one picture on one thread.
+"""
+
+import argparse
+from collections.abc import Callable
+import io
+import os
+import pathlib
+import tempfile
+
+import cv2
+import numpy as np
+from PIL import Image
+import torch
+
+from benchmarks import timing
+from pnjax import data
+from pnjax.data import _decode
+from pnjax.data import _transforms
+
+_WANTED = 1.3
+_NUM_MADE = 512
+_MADE_SIZE = (512, 384)  # As those of FMD.
+
+
+class PillowFiles(torch.utils.data.Dataset):
+  """Pictures as one reads them in PyTorch without a second thought."""
+
+  def __init__(self, files: list[pathlib.Path], size: int):
+    self._files = files
+    self._size = size
+
+  def __len__(self) -> int:
+    return len(self._files)
+
+  def __getitem__(self, index: int) -> torch.Tensor:
+    return torch.from_numpy(pillow(self._files[index], self._size))
+
+
+def main() -> None:
+  """Prints two tables."""
+  args = _parse()
+  with tempfile.TemporaryDirectory() as folder:
+    split = prepare(args.source, pathlib.Path(folder))
+    files = write_files(split, pathlib.Path(folder) / "files")
+    cases = {
+      "pnjax": grain_pass(split, args),
+      "PyTorch, Pillow": torch_pass(files, args),
+    }
+    speeds = {
+      name: len(split) / seconds
+      for name, seconds in timing.measure(cases, args.rounds).items()
+    }
+    print(f"{timing.machine()}; load average {os.getloadavg()[0]:.1f}")
+    print(f"{len(split)} pictures, batches of {args.batch}, {args.workers} workers")
+    for name, speed in speeds.items():
+      print(f"{name:24}{speed:8.0f} pictures a second")
+    ratio = speeds["pnjax"] / speeds["PyTorch, Pillow"]
+    print(f"{'ratio':24}{ratio:8.2f} (wanted: >= {_WANTED})\n")
+    print_decoders(files, args)
+
+
+def prepare(fmd: pathlib.Path | None, folder: pathlib.Path) -> data.Split:
+  """Prepares the pictures in a folder."""
+  if fmd is not None:
+    data.prepare("fmd", fmd, folder)
+    return data.open_split("fmd", "all", folder)
+  data.prepare("folder", make_pictures(folder / "made"), folder)
+  return data.open_split("folder", "all", folder)
+
+
+def write_files(split: data.Split, folder: pathlib.Path) -> list[pathlib.Path]:
+  """Writes every picture to a file."""
+  folder.mkdir()
+  files = [folder / f"{i}.jpg" for i in range(len(split))]
+  for file, example in zip(files, split, strict=True):
+    file.write_bytes(example["image"])
+  return files
+
+
+def make_pictures(folder: pathlib.Path) -> pathlib.Path:
+  """Writes JPEGs with details of all sizes, as photographs have them."""
+  folder = folder / "class"
+  folder.mkdir(parents=True)
+  rng = np.random.default_rng(0)
+  width, height = _MADE_SIZE
+  for i in range(_NUM_MADE):
+    pixels = np.full((height, width, 3), 128.0)
+    for scale in (4, 16, 64, 256):
+      shape = (height // scale + 1, width // scale + 1, 3)
+      pixels += cv2.resize(rng.normal(0, 12 * np.log2(scale) / 2, shape), _MADE_SIZE)
+    image = Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8))
+    image.save(folder / f"{i:04}.jpg", quality=90)
+  return folder.parent
+
+
+def grain_pass(split: data.Split, args: argparse.Namespace) -> Callable[[], None]:
+  """Returns a pass over all pictures with pnjax."""
+  batches = data.eval_batches(
+    split, batch_size=args.batch, image_size=args.size, num_threads=args.workers
+  )
+  return lambda: _exhaust(batches)
+
+
+def torch_pass(
+  files: list[pathlib.Path], args: argparse.Namespace
+) -> Callable[[], None]:
+  """Returns the same with PyTorch; its processes stay alive between passes."""
+  batches = torch.utils.data.DataLoader(
+    PillowFiles(files, args.size),
+    batch_size=args.batch,
+    num_workers=args.workers,
+    persistent_workers=True,
+    multiprocessing_context="spawn",
+  )
+  return lambda: _exhaust(batches)
+
+
+def pillow(file: pathlib.Path | io.BytesIO, size: int) -> np.ndarray:
+  """Decodes and resizes with Pillow."""
+  with Image.open(file) as image:
+    resized = image.convert("RGB").resize((size, size), Image.Resampling.BILINEAR)
+  return np.array(resized)
+
+
+def print_decoders(files: list[pathlib.Path], args: argparse.Namespace) -> None:
+  """Compares the libraries alone, on pictures in memory."""
+  contents = [file.read_bytes() for file in files[:: max(1, len(files) // 100)]]
+  cases = {
+    "OpenCV": lambda: [
+      _transforms.squash(_decode.decode_prepared(content), args.size)
+      for content in contents
+    ],
+    "Pillow": lambda: [pillow(io.BytesIO(content), args.size) for content in contents],
+  }
+  for name, seconds in timing.measure(cases, args.rounds).items():
+    milliseconds = 1e3 * seconds / len(contents)
+    print(f"{name:24}{milliseconds:8.2f} ms a picture, decoded and resized")
+
+
+def _exhaust(batches) -> None:
+  for _ in batches:
+    pass
+
+
+def _parse() -> argparse.Namespace:
+  parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+  )
+  parser.add_argument("--source", type=pathlib.Path, help="folder of FMD")
+  parser.add_argument("--batch", type=int, default=32)
+  parser.add_argument("--size", type=int, default=448)
+  parser.add_argument("--workers", type=int, default=os.cpu_count())
+  parser.add_argument("--rounds", type=int, default=5)
+  return parser.parse_args()
+
+
+if __name__ == "__main__":
+  main()
