@@ -1,4 +1,4 @@
-"""Speed of ResNet-50 against PyTorch, on the same machine in one run.
+"""What ResNet-50 costs: speed against PyTorch in one run, and memory.
 
   python -m benchmarks.backbone
 
@@ -8,20 +8,21 @@ evaluation step. PyTorch runs channels-last.
 
 The ratio means something on an idle machine only: beside other processes PyTorch
 was seen to lose far more speed than XLA.
+
+The memory is that of `benchmarks.memory`.
 """
 
 import argparse
 from collections.abc import Callable
+import importlib.util
 import os
-import statistics
-import time
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import torch
 
-from benchmarks import torch_networks
+from benchmarks import memory
+from benchmarks import timing
 from pnjax import models
 
 _LEARNING_RATE = 1e-4
@@ -30,7 +31,7 @@ _REST_SECONDS = 0.2
 
 
 def main() -> None:
-  """Prints a table."""
+  """Prints both tables."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
@@ -39,36 +40,33 @@ def main() -> None:
   parser.add_argument("--repetitions", type=int, default=9)
   parser.add_argument("--variant", choices=["v1", "v1.5"], default="v1.5")
   args = parser.parse_args()
-  torch.set_num_threads(os.cpu_count())
+  print_speed(args.variant, args.batch, args.size, args.repetitions)
+  print()
+  memory.print_memory()
+
+
+def print_speed(variant: str, batch: int, size: int, repetitions: int) -> None:
+  """Prints images a second of both frameworks, or of pnjax alone."""
   rng = np.random.default_rng(0)
-  shape = (args.batch, args.size, args.size, 3)
-  x = rng.standard_normal(shape, dtype=np.float32)
-  labels = rng.integers(1000, size=args.batch)
-  ours, theirs = (
-    flax_steps(args.variant, x, labels),
-    torch_steps(args.variant, x, labels),
-  )
-  print(f"ResNet-50 {args.variant}, batch {args.batch}, {args.size} × {args.size}")
-  print(f"{'':12}{'pnjax':>10}{'PyTorch':>10}{'ratio':>8}   images a second, medians")
-  for name in ours:
-    seconds = race([ours[name], theirs[name]], args.repetitions)
-    speeds = [args.batch / t for t in seconds]
-    ratio = speeds[0] / speeds[1]
-    print(f"{name:12}{speeds[0]:10.2f}{speeds[1]:10.2f}{ratio:8.2f}", flush=True)
+  x = rng.standard_normal((batch, size, size, 3), dtype=np.float32)
+  labels = rng.integers(1000, size=batch)
+  steps = {"pnjax": flax_steps(variant, x, labels)}
+  if importlib.util.find_spec("torch") is None:
+    print(
+      "PyTorch is not installed: its speed is left out (pip install 'pnjax[torch]')"
+    )
+  else:
+    steps["PyTorch"] = torch_steps(variant, x, labels)
+  print(f"ResNet-50 {variant}, batch {batch}, {size} × {size}")
+  print(f"{'':12}{''.join(f'{name:>10}' for name in steps)}   images a second, medians")
+  for kind in ("training", "evaluation"):
+    cases = {name: of_framework[kind] for name, of_framework in steps.items()}
+    timing.measure(cases, rounds=1, warm_up=False)  # Compiles.
+    seconds = timing.measure(cases, repetitions, warm_up=False, rest=_REST_SECONDS)
+    speeds = [batch / t for t in seconds.values()]
+    ratio = f"   ratio {speeds[0] / speeds[1]:.2f}" if len(speeds) == 2 else ""
+    print(f"{kind:12}{''.join(f'{s:10.2f}' for s in speeds)}{ratio}", flush=True)
   print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-
-
-def race(steps: list[Callable[[], None]], repetitions: int) -> list[float]:
-  """Returns the median seconds of each step; they take turns."""
-  seconds = [[] for _ in steps]
-  for repetition in range(repetitions + 1):
-    for i, step in enumerate(steps):
-      time.sleep(_REST_SECONDS)
-      start = time.perf_counter()
-      step()
-      if repetition > 0:  # The first compiles.
-        seconds[i].append(time.perf_counter() - start)
-  return [statistics.median(s) for s in seconds]
 
 
 def flax_steps(
@@ -106,6 +104,12 @@ def torch_steps(
   variant: str, x: np.ndarray, labels: np.ndarray
 ) -> dict[str, Callable[[], None]]:
   """Returns the same steps of PyTorch."""
+  # Here, so that all else runs without it.
+  import torch
+
+  from benchmarks import torch_networks
+
+  torch.set_num_threads(os.cpu_count())
   network = torch_networks.ResNet50(variant).to(memory_format=torch.channels_last)
   network.eval()  # Holds the statistics of batch norm; all parameters train.
   # A view in channels-last order, as the pictures are in memory already.

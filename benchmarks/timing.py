@@ -7,7 +7,10 @@ import time
 
 
 def measure(
-  cases: dict[str, Callable[[], object]], rounds: int, warm_up: bool = True
+  cases: dict[str, Callable[[], object]],
+  rounds: int,
+  warm_up: bool = True,
+  rest: float = 0.0,
 ) -> dict[str, float]:
   """Median seconds of each case.
 
@@ -19,10 +22,13 @@ def measure(
     cases: functions that return when their work is done.
     rounds: how often every case is timed.
     warm_up: whether each timed run follows an untimed one.
+    rest: seconds of sleep before each turn, where threads of the case before may
+      keep spinning.
   """
   times = {name: [] for name in cases}
   for _ in range(rounds):
     for name, run in cases.items():
+      time.sleep(rest)
       if warm_up:
         run()
       start = time.perf_counter()

@@ -33,22 +33,12 @@ def _conv_fwd(x, w, stride, padding):
 
 
 def _conv_bwd(stride, padding, residuals, g):
-  x, w = residuals
-  w_bar = lax.platform_dependent(
-    x,
-    w,
+  return lax.platform_dependent(
+    *residuals,
     g,
-    cpu=functools.partial(_cpu_weight_gradient, stride=stride, padding=padding),
-    default=functools.partial(_xla_weight_gradient, stride=stride, padding=padding),
+    cpu=functools.partial(_cpu_gradients, stride=stride, padding=padding),
+    default=functools.partial(_xla_gradients, stride=stride, padding=padding),
   )
-  x_bar = lax.platform_dependent(
-    x,
-    w,
-    g,
-    cpu=functools.partial(_input_gradient, _cpu_conv, stride, padding),
-    default=functools.partial(_input_gradient, _xla_conv, stride, padding),
-  )
-  return x_bar, w_bar
 
 
 conv.defvjp(_conv_fwd, _conv_bwd)
@@ -73,12 +63,8 @@ def _xla_conv(x, w, stride, padding):
   )
 
 
-def _xla_weight_gradient(x, w, g, stride, padding):
-  return jax.vjp(lambda w: _xla_conv(x, w, stride, padding), w)[1](g)[0]
-
-
-def _input_gradient(convolve, stride, padding, x, w, g):
-  return jax.vjp(lambda x: convolve(x, w, stride, padding), x)[1](g)[0]
+def _xla_gradients(x, w, g, stride, padding):
+  return jax.vjp(lambda x, w: _xla_conv(x, w, stride, padding), x, w)[1](g)
 
 
 def _xla_max_pool(x, padding):
@@ -89,6 +75,11 @@ def _cpu_conv(x, w, stride, padding):
   if w.shape[:2] != (1, 1):
     return _xla_conv(x, w, stride, padding)
   return x[:, ::stride, ::stride] @ w[0, 0]
+
+
+def _cpu_gradients(x, w, g, stride, padding):
+  (x_bar,) = jax.vjp(lambda x: _cpu_conv(x, w, stride, padding), x)[1](g)
+  return x_bar, _cpu_weight_gradient(x, w, g, stride, padding)
 
 
 def _cpu_weight_gradient(x, w, g, stride, padding):

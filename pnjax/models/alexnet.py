@@ -9,12 +9,15 @@ import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
+from pnjax.models import _backbone
 from pnjax.models import _convolution
 from pnjax.models._layers import Conv
 
 
-class AlexNet(nn.Module):
+class AlexNet(_backbone.Backbone):
   """AlexNet; returns the map of its last convolution after the last pooling.
+
+  It is `[B, 6, 6, 256]` for pictures of 224 × 224.
 
   Pictures are `[B, H, W, 3]`, preprocessed as the weights need it; see
   `pnjax.pretrained`. Parameters are named `conv1` to `conv5` and `fc6` to `fc8`.
@@ -40,23 +43,10 @@ class AlexNet(nn.Module):
       self.fc7 = nn.Dense(4096, dtype=self.dtype)
       self.fc8 = nn.Dense(self.num_classes, dtype=jnp.float32)
 
-  def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """Returns the map, `[B, 6, 6, 256]` for pictures of 224 × 224.
-
-    Args:
-      x: pictures `[B, H, W, 3]`.
-      train: accepted as every backbone does; nothing here depends on it.
-    """
-    *_, features = self.stages(x, train).values()
-    if self.is_initializing() and self.num_classes is not None:
-      self._classify(features)  # So that `init` makes the classifier as well.
-    return features
-
   def stages(self, x: jax.Array, train: bool = False) -> dict[str, jax.Array]:
     """Returns the maps after `conv1`, ..., `conv5` (rectified, pooled), in order."""
-    del train
-    if x.ndim != 4 or x.shape[-1] != 3:
-      raise ValueError(f"`x` has shape {x.shape}, expected pictures [B, H, W, 3].")
+    del train  # Nothing here depends on it.
+    _backbone.check_pictures(x)
     maps = {}
     for i in range(1, 6):
       x = nn.relu(getattr(self, f"conv{i}")(x))
@@ -65,13 +55,8 @@ class AlexNet(nn.Module):
       maps[f"conv{i}"] = x
     return maps
 
-  def logits(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """Returns the logits `[B, num_classes]` in float32, without dropout."""
-    if self.num_classes is None:
-      raise ValueError("This network has no classifier: `num_classes` is None.")
-    return self._classify(self(x, train))
-
-  def _classify(self, features: jax.Array) -> jax.Array:
+  def classify(self, features: jax.Array) -> jax.Array:
+    """Returns the logits of the last map, without dropout."""
     if features.shape[1:3] != (6, 6):
       raise ValueError(
         f"The map has shape {features.shape}, expected [B, 6, 6, 256]: the fully "

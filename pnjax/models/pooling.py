@@ -197,7 +197,9 @@ class SecondOrderPooling(Pooling):
   def _augmented_features(self, x: jax.Array) -> jax.Array:
     """Features φ̄ of all positions, `[B, N, d']`."""
     if self.reduction is not None:
-      x = nn.Dense(self.reduction, use_bias=False, name="reduction")(x)
+      x = nn.Dense(self.reduction, use_bias=False, dtype=jnp.float32, name="reduction")(
+        x
+      )
     x = self._features(x)
     coordinates = self._coordinates(x)
     phi = x.reshape(x.shape[0], -1, x.shape[-1])

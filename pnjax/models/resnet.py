@@ -4,11 +4,15 @@ References:
   He et al., Deep Residual Learning for Image Recognition, CVPR 2016.
 """
 
+from collections.abc import Callable
+import functools
+
 from flax import linen as nn
 import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
+from pnjax.models import _backbone
 from pnjax.models import _convolution
 from pnjax.models._layers import BatchNorm
 from pnjax.models._layers import Conv
@@ -18,7 +22,7 @@ _VARIANTS = ("v1", "v1.5")
 _EXPANSION = 4
 
 
-class ResNet(nn.Module):
+class ResNet(_backbone.Backbone):
   """Residual network of bottleneck blocks; returns the map of its last stage.
 
   Pictures are `[B, H, W, 3]`, preprocessed as the weights need it; see
@@ -59,21 +63,23 @@ class ResNet(nn.Module):
       raise ValueError(
         f"`variant` is {self.variant!r}, expected one of {', '.join(_VARIANTS)}."
       )
-    norm = {
-      "epsilon": self.epsilon,
-      "momentum": self.momentum,
-      "axis_name": self.axis_name,
-    }
-    self.conv1 = Conv(self.width, 7, 2, 3, dtype=self.dtype)
-    self.bn1 = BatchNorm(self.width, dtype=self.dtype, **norm)
+    conv = functools.partial(Conv, dtype=self.dtype)
+    norm = functools.partial(
+      BatchNorm,
+      epsilon=self.epsilon,
+      momentum=self.momentum,
+      axis_name=self.axis_name,
+      dtype=self.dtype,
+    )
+    block = functools.partial(Bottleneck, variant=self.variant, conv=conv, norm=norm)
+    self.conv1 = conv(self.width, 7, 2, 3)
+    self.bn1 = norm(self.width)
     self.layers = [
       Stage(
         num_blocks=size,
         width=self.width * 2**i,
         stride=1 if i == 0 else 2,
-        variant=self.variant,
-        norm=norm,
-        dtype=self.dtype,
+        block=block,
         name=f"layer{i + 1}",
       )
       for i, size in enumerate(self.stage_sizes)
@@ -81,17 +87,9 @@ class ResNet(nn.Module):
     if self.num_classes is not None:
       self.fc = nn.Dense(self.num_classes, dtype=jnp.float32)
 
-  def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """Returns the map `[B, H/32, W/32, 2048]` (of ResNet-50) after the last ReLU."""
-    *_, features = self.stages(x, train).values()
-    if self.is_initializing() and self.num_classes is not None:
-      self._classify(features)  # So that `init` makes the classifier as well.
-    return features
-
   def stages(self, x: jax.Array, train: bool = False) -> dict[str, jax.Array]:
     """Returns the maps after `stem`, `layer1`, ..., in this order."""
-    if x.ndim != 4 or x.shape[-1] != 3:
-      raise ValueError(f"`x` has shape {x.shape}, expected pictures [B, H, W, 3].")
+    _backbone.check_pictures(x)
     batch_statistics = train and self.batch_statistics
     x = nn.relu(conv_norm(self.conv1, self.bn1, x, batch_statistics))
     x = _convolution.max_pool(x, padding=1)
@@ -101,13 +99,8 @@ class ResNet(nn.Module):
       maps[layer.name] = x
     return maps
 
-  def logits(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """Returns the logits `[B, num_classes]` in float32."""
-    if self.num_classes is None:
-      raise ValueError("This network has no classifier: `num_classes` is None.")
-    return self._classify(self(x, train))
-
-  def _classify(self, features: jax.Array) -> jax.Array:
+  def classify(self, features: jax.Array) -> jax.Array:
+    """Returns the logits of the last map: its average, and a dense layer."""
     return self.fc(jnp.mean(features.astype(jnp.float32), axis=(1, 2)))
 
 
@@ -130,22 +123,14 @@ class Stage(nn.Module):
   num_blocks: int
   width: int
   stride: int
-  variant: str
-  norm: dict[str, object]
-  dtype: DTypeLike
+  block: Callable[..., nn.Module]
 
   @nn.compact
   def __call__(self, x: jax.Array, batch_statistics: bool) -> jax.Array:
     """Applies the blocks."""
     for i in range(self.num_blocks):
-      x = Bottleneck(
-        width=self.width,
-        stride=self.stride if i == 0 else 1,
-        variant=self.variant,
-        norm=self.norm,
-        dtype=self.dtype,
-        name=f"block{i}",
-      )(x, batch_statistics)
+      stride = self.stride if i == 0 else 1
+      x = self.block(self.width, stride, name=f"block{i}")(x, batch_statistics)
     return x
 
 
@@ -155,18 +140,16 @@ class Bottleneck(nn.Module):
   width: int
   stride: int
   variant: str
-  norm: dict[str, object]
-  dtype: DTypeLike
+  conv: Callable[..., Conv]
+  norm: Callable[..., BatchNorm]
 
   @nn.compact
   def __call__(self, x: jax.Array, batch_statistics: bool) -> jax.Array:
     """Returns the rectified sum of both ways."""
 
     def layer(suffix, x, features, kernel_size, stride=1, padding=0):
-      conv = Conv(
-        features, kernel_size, stride, padding, dtype=self.dtype, name=f"conv{suffix}"
-      )
-      norm = BatchNorm(features, dtype=self.dtype, name=f"bn{suffix}", **self.norm)
+      conv = self.conv(features, kernel_size, stride, padding, name=f"conv{suffix}")
+      norm = self.norm(features, name=f"bn{suffix}")
       return conv_norm(conv, norm, x, batch_statistics)
 
     stride1, stride2 = (self.stride, 1) if self.variant == "v1" else (1, self.stride)
@@ -176,4 +159,4 @@ class Bottleneck(nn.Module):
     y = layer(3, y, out, 1)
     if self.stride != 1 or x.shape[-1] != out:
       x = layer("_downsample", x, out, 1, self.stride)
-    return nn.relu(x.astype(self.dtype) + y)
+    return nn.relu(x.astype(y.dtype) + y)

@@ -1,0 +1,38 @@
+"""What backbones have in common."""
+
+from flax import linen as nn
+import jax
+
+
+class Backbone(nn.Module):
+  """A network that returns its last map, and on request logits of its own.
+
+  Subclasses have a field `num_classes`, and the methods that raise here.
+  """
+
+  def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
+    """Returns the last map, `[B, H', W', d]`, of pictures `[B, H, W, 3]`."""
+    *_, features = self.stages(x, train).values()
+    if self.is_initializing() and self.num_classes is not None:
+      self.classify(features)  # So that `init` makes the classifier as well.
+    return features
+
+  def logits(self, x: jax.Array, train: bool = False) -> jax.Array:
+    """Returns the logits `[B, num_classes]` in float32."""
+    if self.num_classes is None:
+      raise ValueError("This network has no classifier: `num_classes` is None.")
+    return self.classify(self(x, train))
+
+  def stages(self, x: jax.Array, train: bool = False) -> dict[str, jax.Array]:
+    """Returns the maps after each stage, in order."""
+    raise NotImplementedError
+
+  def classify(self, features: jax.Array) -> jax.Array:
+    """Returns the logits of the last map."""
+    raise NotImplementedError
+
+
+def check_pictures(x: jax.Array) -> None:
+  """Raises an error unless `x` has the shape of pictures."""
+  if x.ndim != 4 or x.shape[-1] != 3:
+    raise ValueError(f"`x` has shape {x.shape}, expected pictures [B, H, W, 3].")
