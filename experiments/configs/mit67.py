@@ -6,7 +6,8 @@ r"""MIT67 indoor scenes, ResNet-50 at 336 × 336, as in Table 4 of the paper.
 
 The paper starts from Places-205, which is no longer offered; Places-365 takes its
 place. Without the flags above it starts from ImageNet. The paper reports 84.0
-(baseline), 85.3 (SOP+AsinhE), 85.6 (SOP+SigmE), 85.9 (SOP+SC+AsinhE) and 86.3 (SOP+SC+SigmE).
+(baseline), 85.3 (SOP+AsinhE), 85.6 (SOP+SigmE), 85.9 (SOP+SC+AsinhE) and 86.3
+(SOP+SC+SigmE).
 """
 
 import ml_collections

@@ -81,7 +81,7 @@ def test_a_full_disk_is_said(tmp_path, rng, monkeypatch):
     raise OSError(28, "No space left on device")
 
   monkeypatch.setattr(feature_cache.os, "fsync", full)
-  with pytest.raises(OSError, match="writing to .* failed: .*No space left"):
+  with pytest.raises(OSError, match=r"writing to .* failed: .*No space left"):
     opened(tmp_path).write([(["a"], rows(rng, 1))])
 
 
