@@ -7,21 +7,12 @@ field can be changed: `--config.train.num_epochs=5`. A run that was stopped or k
 continues when the same command is given again.
 """
 
-from collections.abc import Sequence
-import sys
-
-from absl import app
 from absl import flags
 from absl import logging
-from ml_collections import config_flags
 
-from experiments import curves
-from experiments import variants
-from experiments import weights
-from pnjax import train
-from pnjax.train import devices
+from experiments import cli
 
-_CONFIG = config_flags.DEFINE_config_file("config", help_string="Config of the run.")
+_CONFIG = cli.define_config()
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder of the run.")
 _COORDINATOR = flags.DEFINE_string(
   "coordinator",
@@ -32,10 +23,15 @@ _NUM_HOSTS = flags.DEFINE_integer("num_hosts", None, "Number of hosts.")
 _HOST = flags.DEFINE_integer("host", None, "Number of this host, from 0.")
 
 
-def main(argv: Sequence[str]) -> int:
+def main() -> int:
   """Runs the command; returns its exit status."""
-  if len(argv) > 1:
-    return _fail(f"do not know what to do with {argv[1:]}.")
+  # Imported here, so that --help and a mistyped flag are answered at once.
+  from experiments import curves
+  from experiments import variants
+  from experiments import weights
+  from pnjax import train
+  from pnjax.train import devices
+
   config, workdir = _CONFIG.value, _WORKDIR.value
   if not flags.FLAGS["verbosity"].present:
     logging.set_verbosity(logging.WARNING)
@@ -50,7 +46,7 @@ def main(argv: Sequence[str]) -> int:
     train.NonFiniteLossError,
   ) as error:
     logging.debug("Traceback:", exc_info=True)
-    return _fail(str(error))
+    return cli.fail(error)
   if result is None:
     print(f"stopped; the same command continues. Everything is in {workdir}")
     return 0
@@ -62,11 +58,5 @@ def main(argv: Sequence[str]) -> int:
   return 0
 
 
-def _fail(message: str) -> int:
-  print(f"error: {message}", file=sys.stderr)
-  return 1
-
-
 if __name__ == "__main__":
-  flags.mark_flags_as_required(["config", "workdir"])
-  app.run(main)
+  cli.run(main, required=["config", "workdir"])

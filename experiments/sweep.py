@@ -14,51 +14,50 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import json
 import pathlib
-import sys
 from typing import Any
 
-from absl import app
 from absl import flags
 from absl import logging
 from matplotlib.figure import Figure
 import ml_collections
-from ml_collections import config_flags
 import numpy as np
 
+from experiments import cli
 from experiments import frozen as frozen_lib
 from experiments import variants
 from experiments import weights
 from pnjax.train import heads
 from pnjax.train import workdir as workdir_lib
 
-_CONFIG = config_flags.DEFINE_config_file("config", help_string="Config of a method.")
-_WORKDIR = flags.DEFINE_string("workdir", None, "Folder for the outcome.")
-_PARAM = flags.DEFINE_string("param", None, "Field of the config, such as head.beta.")
-_VALUES = flags.DEFINE_list("values", None, "Numbers, or suggested.")
-_FOLDS = flags.DEFINE_integer("folds", 5, "Number of folds of the training pictures.")
-_CACHE = flags.DEFINE_string("cache", None, "Folder of cached features.")
-
 SUGGESTED = "suggested"
 
 
-def main(argv: Sequence[str]) -> int:
+def define_flags() -> None:
+  """Defines the flags of the command."""
+  cli.define_config()
+  flags.DEFINE_string("workdir", None, "Folder for the outcome.")
+  flags.DEFINE_string("param", None, "Field of the config, such as head.beta.")
+  flags.DEFINE_list("values", None, "Numbers, or suggested.")
+  flags.DEFINE_integer("folds", 5, "Number of folds of the training pictures.")
+  flags.DEFINE_string("cache", None, "Folder of cached features.")
+
+
+def main() -> int:
   """Runs the command; returns its exit status."""
-  del argv
   logging.set_verbosity(logging.WARNING)
+  values = flags.FLAGS
   try:
-    values = [v if v == SUGGESTED else float(v) for v in _VALUES.value]
-    variants.fetch_weights(_CONFIG.value)
+    variants.fetch_weights(values.config)
     make(
-      _CONFIG.value,
-      pathlib.Path(_WORKDIR.value),
-      param=_PARAM.value,
-      values=values,
-      num_folds=_FOLDS.value,
-      cache=_CACHE.value,
+      values.config,
+      pathlib.Path(values.workdir),
+      param=values.param,
+      values=[v if v == SUGGESTED else float(v) for v in values["values"].value],
+      num_folds=values.folds,
+      cache=values.cache,
     )
   except (OSError, ValueError, weights.Unavailable) as error:
-    print(f"error: {error}", file=sys.stderr)
-    return 1
+    return cli.fail(error)
   return 0
 
 
@@ -220,5 +219,5 @@ def _draw(sweep: Mapping[str, Any], path: pathlib.Path) -> None:
 
 
 if __name__ == "__main__":
-  flags.mark_flags_as_required(["config", "workdir", "param", "values"])
-  app.run(main)
+  define_flags()
+  cli.run(main, required=["config", "workdir", "param", "values"])

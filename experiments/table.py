@@ -14,19 +14,17 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import json
 import pathlib
-import sys
 import time
 from typing import Any
 
-from absl import app
 from absl import flags
 from absl import logging
 from matplotlib.figure import Figure
 import ml_collections
-from ml_collections import config_flags
 import numpy as np
 from scipy import stats
 
+from experiments import cli
 from experiments import frozen as frozen_lib
 from experiments import paper
 from experiments import variants
@@ -37,18 +35,6 @@ from pnjax import train
 from pnjax.train import inputs
 from pnjax.train import workdir as workdir_lib
 
-_CONFIG = config_flags.DEFINE_config_file("config", help_string="Config of a dataset.")
-_WORKDIR = flags.DEFINE_string("workdir", None, "Folder for rows and tables.")
-_ROWS = flags.DEFINE_list("rows", list(paper.ROWS), "Methods, by their names.")
-_SPLITS = flags.DEFINE_list(
-  "splits",
-  None,
-  "Splits to learn from, each evaluated on its counterpart. By default that of the "
-  "config; for FMD all of its kind (half_1_train to half_10_train).",
-)
-_CACHE = flags.DEFINE_string("cache", None, "Folder of cached features.")
-_FINETUNE = flags.DEFINE_bool("finetune", False, "Train end to end instead.")
-
 _CONFIDENCE = 0.95
 _RESAMPLES = 10_000
 
@@ -56,23 +42,36 @@ _RESAMPLES = 10_000
 Row = dict[str, Any]
 
 
-def main(argv: Sequence[str]) -> int:
+def define_flags() -> None:
+  """Defines the flags of the command."""
+  cli.define_config()
+  flags.DEFINE_string("workdir", None, "Folder for rows and tables.")
+  flags.DEFINE_list("rows", list(paper.ROWS), "Methods, by their names.")
+  flags.DEFINE_list(
+    "splits",
+    None,
+    "Splits to learn from, each evaluated on its counterpart. By default that of the "
+    "config; for FMD all of its kind (half_1_train to half_10_train).",
+  )
+  flags.DEFINE_string("cache", None, "Folder of cached features.")
+  flags.DEFINE_bool("finetune", False, "Train end to end instead.")
+
+
+def main() -> int:
   """Runs the command; returns its exit status."""
-  del argv
   logging.set_verbosity(logging.WARNING)
+  values = flags.FLAGS
   try:
-    config_of = variants.of(flags.FLAGS["config"])
     make(
-      config_of,
-      pathlib.Path(_WORKDIR.value),
-      rows=_ROWS.value,
-      splits=_SPLITS.value,
-      finetune=_FINETUNE.value,
-      cache=_CACHE.value,
+      variants.of(values["config"]),
+      pathlib.Path(values.workdir),
+      rows=values.rows,
+      splits=values.splits,
+      finetune=values.finetune,
+      cache=values.cache,
     )
-  except (OSError, ValueError, weights.Unavailable) as error:
-    print(f"error: {error}", file=sys.stderr)
-    return 1
+  except (OSError, ValueError, weights.Unavailable, train.NonFiniteLossError) as error:
+    return cli.fail(error)
   return 0
 
 
@@ -278,9 +277,10 @@ def _protocol(config, splits, finetune) -> list[str]:
   evaluated = data.open_split(dataset.name, test, dataset.data_dir)
   crops = f"{dataset.num_crops} crops of " if dataset.num_crops > 1 else ""
   size = f"{dataset.image_size} × {dataset.image_size}"
+  others = f", and {len(splits) - 1} other such pairs" if len(splits) > 1 else ""
   lines = [
     f"Learned from {len(pair)} pictures ({splits[0]}), evaluated on {len(evaluated)} "
-    f"({test})" + (f", and {len(splits) - 1} other such pairs." * (len(splits) > 1)),
+    f"({test}){others}.",
     f"{crops}{size}, {config.backbone.name}"
     + (
       f" with {pathlib.Path(config.backbone.weights).name}."
@@ -370,5 +370,5 @@ def _draw(table: Mapping[str, Any], path: pathlib.Path) -> None:
 
 
 if __name__ == "__main__":
-  flags.mark_flags_as_required(["config", "workdir"])
-  app.run(main)
+  define_flags()
+  cli.run(main, required=["config", "workdir"])

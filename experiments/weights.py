@@ -20,7 +20,6 @@ import dataclasses
 import hashlib
 import json
 import math
-import os
 import pathlib
 import shutil
 import subprocess
@@ -33,6 +32,7 @@ import urllib.request
 import numpy as np
 
 from pnjax import pretrained
+from pnjax._cache import cache_folder
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,9 +117,9 @@ def fetch(
   Args:
     network: one of `SOURCES`.
     source: a local file, which has to be one of the known ones.
-    cache: folder; `default_cache()` where it is None.
+    cache: folder; `$PNJAX_CACHE` or `~/.cache/pnjax` where it is None.
   """
-  cache = cache or default_cache()
+  cache = cache or cache_folder()
   if source is not None:
     if not source.is_file():
       raise FileNotFoundError(f"{source} is not a file.")
@@ -186,12 +186,6 @@ def read_tfjs(package: pathlib.Path) -> dict[str, np.ndarray]:
       return tensors
   except (tarfile.TarError, EOFError, KeyError) as error:
     raise ValueError(f"{package} is damaged or no such package ({error}).") from error
-
-
-def default_cache() -> pathlib.Path:
-  """Returns `$PNJAX_CACHE`, or `~/.cache/pnjax`."""
-  folder = os.environ.get("PNJAX_CACHE")
-  return pathlib.Path(folder) if folder else pathlib.Path.home() / ".cache" / "pnjax"
 
 
 def _split(data: bytes, weights: list[dict]) -> dict[str, np.ndarray]:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from collections.abc import Sequence
 import os
-import pathlib
 
 import jax
 import ml_collections
@@ -11,16 +10,10 @@ import numpy as np
 import tqdm
 
 from pnjax import data
+from pnjax._cache import cache_folder
 from pnjax.train import build
 from pnjax.train import feature_cache
 from pnjax.train.devices import Devices
-
-
-def default_root() -> pathlib.Path:
-  """Returns `$PNJAX_CACHE/features`, or `~/.cache/pnjax/features`."""
-  folder = os.environ.get("PNJAX_CACHE")
-  root = pathlib.Path(folder) if folder else pathlib.Path.home() / ".cache" / "pnjax"
-  return root / "features"
 
 
 def cached_maps(
@@ -37,12 +30,15 @@ def cached_maps(
     backbone: frozen, with weights.
     splits: of any dataset.
     devices: that compute what is missing.
-    root: folder of all caches, `default_root()` if None.
+    root: folder of all caches; `features` in `$PNJAX_CACHE` or `~/.cache/pnjax` if
+      None.
   """
   if backbone.variables is None:
     raise ValueError("train.cache_features is True, but backbone.weights is None.")
   cache = feature_cache.FeatureCache(
-    root or default_root(), _identity(config, backbone), _shape(config, backbone)
+    root or cache_folder() / "features",
+    _identity(config, backbone),
+    _shape(config, backbone),
   )
   for split in splits:
     missing = split.subset(cache.missing(split.digests))

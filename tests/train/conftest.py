@@ -6,6 +6,8 @@ import pytest
 from experiments.configs import default
 from experiments.configs import methods
 from pnjax import data
+from pnjax import models
+from pnjax import pretrained
 
 CLASSES = ("dark", "light", "striped")
 NUM_TRAIN, NUM_TEST = 8, 5  # Of each class.
@@ -69,3 +71,20 @@ def compilation_cache(tmp_path_factory):
   yield settings["jax_compilation_cache_dir"]
   for name, value in before.items():
     jax.config.update(name, value)
+
+
+@pytest.fixture
+def frozen_config(config, tmp_path):
+  """The same with random weights of AlexNet, frozen."""
+  model = models.AlexNet()
+  variables = model.init(jax.random.key(0), np.zeros((1, 64, 64, 3), np.float32))
+  name = "alexnet_torchvision"
+  loaded = pretrained.Pretrained(name, pretrained.RECIPES[name], model, variables)
+  path = tmp_path / "alexnet.safetensors"
+  pretrained.save(path, loaded)
+  config.backbone.name = "alexnet"
+  config.backbone.weights = str(path)
+  config.dataset.image_size = 64
+  config.dataset.augment = "none"
+  config.train.freeze = "backbone"
+  return config

@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 
 from experiments.configs import methods
-from pnjax import models
-from pnjax import pretrained
 from pnjax import train
 from pnjax.train import checkpoint
 from pnjax.train import loop
@@ -272,29 +270,15 @@ def test_half_precision_and_batch_statistics(config, tmp_path):
   assert np.any(mean != 0)
 
 
-def test_cached_features_give_the_same_numbers(config, tmp_path, monkeypatch):
+def test_cached_features_give_the_same_numbers(frozen_config, tmp_path, monkeypatch):
   monkeypatch.setenv("PNJAX_CACHE", str(tmp_path / "cache"))
-  config.backbone.weights = str(_weights(config, tmp_path / "alexnet.safetensors"))
-  config.backbone.name = "alexnet"
-  config.dataset.image_size = 64
-  config.dataset.augment = "none"
-  config.train.freeze = "backbone"
-  run(config, tmp_path / "pictures")
-  config.train.cache_features = True
-  run(config, tmp_path / "maps")
+  run(frozen_config, tmp_path / "pictures")
+  frozen_config.train.cache_features = True
+  run(frozen_config, tmp_path / "maps")
   pictures, maps = (records.read(tmp_path / name) for name in ("pictures", "maps"))
   for a, b in zip(pictures, maps, strict=True):
     # The cache has half precision.
     np.testing.assert_allclose(a["loss"], b["loss"], rtol=1e-3)
-
-
-def _weights(config, path):
-  model = models.AlexNet()
-  variables = model.init(jax.random.key(0), np.zeros((1, 64, 64, 3), np.float32))
-  recipe = pretrained.RECIPES["alexnet_torchvision"]
-  loaded = pretrained.Pretrained("alexnet_torchvision", recipe, model, variables)
-  pretrained.save(path, loaded)
-  return path
 
 
 def test_only_a_frozen_backbone_can_be_cached(config, tmp_path):

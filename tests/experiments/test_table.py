@@ -1,0 +1,119 @@
+import json
+
+import numpy as np
+import pytest
+
+from experiments import sweep
+from experiments import table
+from experiments.configs import methods
+
+ROWS = ("fop", "sop_sc_sigme", "sop_sc_spec_maxexp")
+
+
+@pytest.fixture
+def config_of(frozen_config):
+  def config_of(method):
+    config = frozen_config.copy_and_resolve_references()
+    config.head.eta_prime = None
+    config.head.alpha = None
+    methods.apply(config, method)
+    return config
+
+  return config_of
+
+
+def make(config_of, workdir, **kwargs):
+  arguments = {"rows": ROWS, "splits": ["train"], "cache": workdir / "cache"}
+  return table.make(config_of, workdir, **(arguments | kwargs))
+
+
+def test_table_has_all_rows(config_of, tmp_path, capsys):
+  made = make(config_of, tmp_path)
+  assert [row["method"] for row in made["rows"]] == list(ROWS)
+  assert made == json.loads((tmp_path / "table.json").read_text())
+  for row in made["rows"]:
+    assert 0 <= row["top1"]["mean"] <= 100
+    assert ("gain" in row) == (row["method"] != "fop")
+  markdown = (tmp_path / "table.md").read_text()
+  assert "| SOP+SC+SigmE |" in markdown
+  assert markdown in capsys.readouterr().out
+  assert (tmp_path / "table.png").stat().st_size > 1000
+
+
+def test_rows_that_are_done_are_not_computed_again(config_of, tmp_path, monkeypatch):
+  made = make(config_of, tmp_path)
+  monkeypatch.setattr(table.frozen_lib, "kernel", None)
+  assert make(config_of, tmp_path) == made
+
+  def other(method):
+    config = config_of(method)
+    config.head.rectify = False
+    return config
+
+  with pytest.raises(TypeError, match="NoneType"):
+    make(other, tmp_path)
+
+
+def test_alexnet_has_no_baseline(config_of, tmp_path):
+  made = make(config_of, tmp_path, rows=["baseline", "fop"])
+  assert [row["method"] for row in made["rows"]] == ["fop"]
+
+
+def test_unknown_rows(config_of, tmp_path):
+  with pytest.raises(ValueError, match="--rows has sopp, expected some of baseline"):
+    make(config_of, tmp_path, rows=["sopp"])
+
+
+def test_rows_can_be_trained_end_to_end(config_of, tmp_path):
+  made = make(config_of, tmp_path, rows=["sop"], finetune=True)
+  result = json.loads((tmp_path / "runs" / "sop-train" / "result.json").read_text())
+  np.testing.assert_allclose(made["rows"][0]["top1"]["mean"], 100 * result["top1"])
+
+
+def test_gain_is_paired():
+  def row(*splits):
+    return {"outcomes": [{"right": right} for right in splits]}
+
+  worse, better = [1, 0, 0, 1], [1, 1, 0, 1]
+  single = table._gain(row(better), row(worse))
+  assert single["mean"] == 25
+  assert 0 <= single["low"] <= 25 <= single["high"] <= 100
+  several = table._gain(row(better, better), row(worse, worse))
+  assert several == {"mean": 25, "low": 25, "high": 25}
+
+
+def test_sweep_uses_training_pictures_only(config_of, tmp_path, monkeypatch):
+  seen = []
+  kernel = sweep.frozen_lib.kernel
+
+  def watched(config, frozen, *args):
+    seen.append(len(frozen.labels))
+    return kernel(config, frozen, *args)
+
+  monkeypatch.setattr(sweep.frozen_lib, "kernel", watched)
+  made = sweep.make(
+    config_of("sop_sc_sigme"),
+    tmp_path,
+    param="head.eta_prime",
+    values=[1.0, 100.0, "suggested"],
+    num_folds=3,
+    cache=tmp_path / "cache",
+  )
+  assert set(seen) == {24}
+  assert [p["value"] for p in made["points"]] == [1.0, 100.0, "suggested"]
+  assert made["best"] in [p["used"] for p in made["points"]]
+  assert "(suggested)" in (tmp_path / "sweep.md").read_text()
+  assert (tmp_path / "sweep.png").stat().st_size > 1000
+
+
+def test_sweep_of_an_unknown_field(config_of, tmp_path):
+  with pytest.raises(ValueError, match=r"--param is 'head\.betta', expected one of"):
+    sweep.make(config_of("sop"), tmp_path, param="head.betta", values=[0.0])
+
+
+def test_folds_are_even_and_fixed():
+  labels = np.repeat(np.arange(7), [5, 5, 5, 4, 6, 5, 5])
+  folds = sweep.split_into_folds(labels, 5, seed=0)
+  np.testing.assert_array_equal(np.bincount(folds), [7] * 5)
+  assert max(np.bincount(folds[labels == 0])) == 1
+  np.testing.assert_array_equal(folds, sweep.split_into_folds(labels, 5, seed=0))
