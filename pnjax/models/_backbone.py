@@ -1,5 +1,7 @@
 """What backbones have in common."""
 
+from collections.abc import Callable
+
 from flax import linen as nn
 import jax
 
@@ -23,8 +25,30 @@ class Backbone(nn.Module):
       raise ValueError("This network has no classifier: `num_classes` is None.")
     return self.classify(self(x, train))
 
-  def stages(self, x: jax.Array, train: bool = False) -> dict[str, jax.Array]:
-    """Returns the maps after each stage, in order."""
+  def stages(
+    self, x: jax.Array, train: bool = False, after: str | None = None
+  ) -> dict[str, jax.Array]:
+    """Returns the maps after each stage, in order.
+
+    Args:
+      x: pictures `[B, H, W, 3]`, or the map after a stage.
+      train: whether batch norm may take the statistics of the batch.
+      after: the stage whose map `x` is, so that only later ones are computed.
+    """
+    steps = self.steps(train)
+    if after is None:
+      _check_pictures(x)
+    elif after not in steps:
+      raise ValueError(f"`after` is {after!r}, expected one of {', '.join(steps)}.")
+    names = list(steps)
+    maps = {}
+    for name in names[0 if after is None else names.index(after) + 1 :]:
+      x = steps[name](x)
+      maps[name] = x
+    return maps
+
+  def steps(self, train: bool) -> dict[str, Callable[[jax.Array], jax.Array]]:
+    """Returns the functions from map to map that the network is made of, by stage."""
     raise NotImplementedError
 
   def classify(self, features: jax.Array) -> jax.Array:
@@ -32,7 +56,6 @@ class Backbone(nn.Module):
     raise NotImplementedError
 
 
-def check_pictures(x: jax.Array) -> None:
-  """Raises an error unless `x` has the shape of pictures."""
+def _check_pictures(x: jax.Array) -> None:
   if x.ndim != 4 or x.shape[-1] != 3:
     raise ValueError(f"`x` has shape {x.shape}, expected pictures [B, H, W, 3].")

@@ -4,6 +4,9 @@ References:
   Krizhevsky, One Weird Trick for Parallelizing Convolutional Neural Networks, 2014.
 """
 
+from collections.abc import Callable
+import functools
+
 from flax import linen as nn
 import jax
 import jax.numpy as jnp
@@ -43,17 +46,18 @@ class AlexNet(_backbone.Backbone):
       self.fc7 = nn.Dense(4096, dtype=self.dtype)
       self.fc8 = nn.Dense(self.num_classes, dtype=jnp.float32)
 
-  def stages(self, x: jax.Array, train: bool = False) -> dict[str, jax.Array]:
-    """Returns the maps after `conv1`, ..., `conv5` (rectified, pooled), in order."""
+  def steps(self, train: bool) -> dict[str, Callable[[jax.Array], jax.Array]]:
+    """Returns the functions of `conv1`, ..., `conv5`, rectified and pooled."""
     del train  # Nothing here depends on it.
-    _backbone.check_pictures(x)
-    maps = {}
-    for i in range(1, 6):
-      x = nn.relu(getattr(self, f"conv{i}")(x))
-      if i in (1, 2, 5):
-        x = _convolution.max_pool(x)
-      maps[f"conv{i}"] = x
-    return maps
+
+    def step(conv, pool, x):
+      x = nn.relu(conv(x))
+      return _convolution.max_pool(x) if pool else x
+
+    return {
+      f"conv{i}": functools.partial(step, getattr(self, f"conv{i}"), i in (1, 2, 5))
+      for i in range(1, 6)
+    }
 
   def classify(self, features: jax.Array) -> jax.Array:
     """Returns the logits of the last map, without dropout."""

@@ -35,12 +35,24 @@ class Classifier(nn.Module):
     """Returns the logits `[B, num_classes]` in float32."""
     return self.from_features(self.features(x, train))
 
-  def from_features(self, features: jax.Array) -> jax.Array:
+  def from_features(
+    self, features: jax.Array, train: bool = False, after: str | None = None
+  ) -> jax.Array:
     """Returns the logits of what `features` returned, without the backbone.
 
     `init(..., method="from_features")` makes the variables of the pooling and of
     the dense layer alone, under the names that they have in the whole.
+
+    Args:
+      features: maps of the backbone, with the patch axis of the pictures.
+      train: as in `__call__`.
+      after: stage of the backbone that they come from, if it is not the last; the
+        stages behind it are then computed.
     """
+    if after is not None:
+      flat = features.reshape(-1, *features.shape[-3:])
+      *_, maps = self.backbone.stages(flat, train, after).values()
+      features = maps.reshape(*features.shape[:-3], *maps.shape[1:])
     return self.head(self.pool(features))
 
   def pooled(self, x: jax.Array, train: bool = False) -> jax.Array:

@@ -87,17 +87,18 @@ class ResNet(_backbone.Backbone):
     if self.num_classes is not None:
       self.fc = nn.Dense(self.num_classes, dtype=jnp.float32)
 
-  def stages(self, x: jax.Array, train: bool = False) -> dict[str, jax.Array]:
-    """Returns the maps after `stem`, `layer1`, ..., in this order."""
-    _backbone.check_pictures(x)
+  def steps(self, train: bool) -> dict[str, Callable[[jax.Array], jax.Array]]:
+    """Returns the functions of `stem`, `layer1`, ..., in this order."""
     batch_statistics = train and self.batch_statistics
-    x = nn.relu(conv_norm(self.conv1, self.bn1, x, batch_statistics))
-    x = _convolution.max_pool(x, padding=1)
-    maps = {"stem": x}
-    for layer in self.layers:
-      x = layer(x, batch_statistics)
-      maps[layer.name] = x
-    return maps
+
+    def stem(x):
+      x = nn.relu(conv_norm(self.conv1, self.bn1, x, batch_statistics))
+      return _convolution.max_pool(x, padding=1)
+
+    return {"stem": stem} | {
+      layer.name: functools.partial(layer, batch_statistics=batch_statistics)
+      for layer in self.layers
+    }
 
   def classify(self, features: jax.Array) -> jax.Array:
     """Returns the logits of the last map: its average, and a dense layer."""

@@ -22,6 +22,7 @@ def cached_maps(
   splits: Sequence[data.Split],
   devices: Devices,
   root: str | os.PathLike | None = None,
+  stage: str | None = None,
 ) -> list[feature_cache.CachedMaps]:
   """Returns the maps of all pictures of some splits, `[H, W, d]` or `[P, H, W, d]`.
 
@@ -32,43 +33,46 @@ def cached_maps(
     devices: that compute what is missing.
     root: folder of all caches; `features` in `$PNJAX_CACHE` or `~/.cache/pnjax` if
       None.
+    stage: of the backbone whose maps are meant; the last one if None.
   """
   if backbone.variables is None:
     raise ValueError("train.cache_features is True, but backbone.weights is None.")
   cache = feature_cache.FeatureCache(
     root or cache_folder() / "features",
-    _identity(config, backbone),
-    _shape(config, backbone),
+    _identity(config, backbone, stage),
+    _shape(config, backbone, stage),
   )
   for split in splits:
     missing = split.subset(cache.missing(split.digests))
     if len(missing):
-      cache.write(_compute(config, backbone, missing, devices))
+      cache.write(_compute(config, backbone, missing, devices, stage))
   return [cache.read(split.digests) for split in splits]
 
 
-def _identity(config, backbone):
+def _identity(config, backbone, stage):
   dataset = config.dataset
   return {
     "weights": feature_cache.digest(backbone.variables),
     "model": repr(backbone.model),
     "input": backbone.input,
+    **({} if stage is None else {"stage": stage}),
     **{
       name: dataset[name] for name in ("image_size", "num_crops", "crop_side", "resize")
     },
   }
 
 
-def _shape(config, backbone):
+def _shape(config, backbone, stage):
   size, crops = config.dataset.image_size, config.dataset.num_crops
   images = jax.ShapeDtypeStruct((crops, size, size, 3), np.uint8)
-  maps = jax.eval_shape(lambda x: _maps(backbone, backbone.variables, x), images)
+  maps = jax.eval_shape(lambda x: _maps(backbone, backbone.variables, x, stage), images)
   return maps.shape if crops > 1 else maps.shape[1:]
 
 
-def _maps(backbone, variables, images):
+def _maps(backbone, variables, images, stage):
   pictures = backbone.preprocess(images.reshape(-1, *images.shape[-3:]))
-  maps = backbone.model.apply(variables, pictures)
+  stages = backbone.model.apply(variables, pictures, method="stages")
+  maps = stages[stage or list(stages)[-1]]
   return maps.reshape(*images.shape[:-3], *maps.shape[1:])
 
 
@@ -77,10 +81,11 @@ def _compute(
   backbone: build.Backbone,
   split: data.Split,
   devices: Devices,
+  stage: str | None,
 ) -> Iterator[tuple[list[str], np.ndarray]]:
   """Yields digests and maps, batch by batch."""
   step = devices.parallel(
-    lambda variables, batch, _: ((), _maps(backbone, variables, batch["image"])),
+    lambda variables, batch, _: ((), _maps(backbone, variables, batch["image"], stage)),
     donate=False,
   )
   variables = devices.replicate(backbone.variables)

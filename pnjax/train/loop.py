@@ -19,6 +19,7 @@ from pnjax.train import build
 from pnjax.train import devices as devices_lib
 from pnjax.train import evaluation
 from pnjax.train import features
+from pnjax.train import freezing
 from pnjax.train import heads
 from pnjax.train import inputs
 from pnjax.train import optimizer
@@ -121,7 +122,7 @@ class Run:
     variables = build.initialize(
       self.task.model, self._backbone, config.dataset.image_size, config.seed
     )
-    learns = optimizer.learns(
+    learns = freezing.learns(
       state_lib.paths(variables), config.backbone.name, config.train.freeze
     )
     state = state_lib.create(variables, learns, self.task.optimizer, config.seed)
@@ -153,12 +154,22 @@ class Run:
       num_classes=num_classes,
       label_smoothing=config.train.label_smoothing,
       accumulate=config.train.accumulate,
+      after=self._cached_stage(),
+    )
+
+  def _cached_stage(self) -> str | None:
+    if not self.config.train.cache_features:
+      return None
+    return freezing.last_frozen_stage(
+      self.config.backbone.name, self.config.train.freeze
     )
 
   def _cache(self) -> tuple[inputs.Cached, inputs.Cached]:
     """Returns both splits with the maps of the frozen backbone."""
     splits = (self._train_split, self._test_split)
-    maps = features.cached_maps(self.config, self._backbone, splits, self.devices)
+    maps = features.cached_maps(
+      self.config, self._backbone, splits, self.devices, stage=self._cached_stage()
+    )
     return tuple(
       inputs.Cached(m, split.labels) for m, split in zip(maps, splits, strict=True)
     )
@@ -333,11 +344,8 @@ def _check(config: ml_collections.ConfigDict, devices: Devices) -> None:
       f"train.batch_size is {train.batch_size}, expected a multiple of the "
       f"{devices.num_hosts} hosts."
     )
-  optimizer.learns([], config.backbone.name, train.freeze)
+  freezing.learns([], config.backbone.name, train.freeze)
   optimizer.make(config.optim, optimizer.learning_rate(config.optim, 1, 1))
   heads.check(config.head)
-  if train.cache_features and train.freeze != "backbone":
-    raise ValueError(
-      f"train.cache_features is True, but train.freeze is {train.freeze!r}; only the "
-      "features of a frozen backbone can be cached: set train.freeze=backbone."
-    )
+  if train.cache_features:
+    freezing.last_frozen_stage(config.backbone.name, train.freeze)

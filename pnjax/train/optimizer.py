@@ -1,51 +1,9 @@
-"""Optimizer, learning rate, and which layers learn."""
-
-from collections.abc import Iterable
+"""The optimizer of a config and its learning rate."""
 
 import jax
 import jax.numpy as jnp
 import ml_collections
 import optax
-
-# Layers of the backbone that learn, by backbone and by `config.train.freeze`.
-_LEARNING_LAYERS: dict[tuple[str, str], tuple[str, ...]] = {
-  ("alexnet", "last_two_convs"): ("conv4", "conv5"),
-  ("resnet50", "last_two_convs"): (
-    "layer4.block2.conv2",
-    "layer4.block2.bn2",
-    "layer4.block2.conv3",
-    "layer4.block2.bn3",
-  ),
-  ("resnet50", "last_stage"): ("layer4",),
-  ("tiny_resnet", "last_two_convs"): (
-    "layer2.block0.conv2",
-    "layer2.block0.bn2",
-    "layer2.block0.conv3",
-    "layer2.block0.bn3",
-  ),
-  ("tiny_resnet", "last_stage"): ("layer2",),
-}
-
-
-def learns(paths: Iterable[str], backbone: str, freeze: str) -> dict[str, bool]:
-  """Returns for the path of every parameter whether it learns.
-
-  Args:
-    paths: of the parameters of a `Classifier`.
-    backbone: its name, as in `config.backbone.name`.
-    freeze: as in `config.train.freeze`.
-  """
-  if freeze in ("all", "backbone"):
-    return {path: freeze == "all" or not _is_backbone(path) for path in paths}
-  if (backbone, freeze) not in _LEARNING_LAYERS:
-    known = [f for b, f in _LEARNING_LAYERS if b == backbone]
-    raise ValueError(
-      f"train.freeze is {freeze!r}, expected one of "
-      f"{', '.join(['all', 'backbone', *known])} for {backbone}."
-    )
-  names = _LEARNING_LAYERS[backbone, freeze]
-  layers = tuple(f"backbone.{name}." for name in names)
-  return {p: not _is_backbone(p) or p.startswith(layers) for p in paths}
 
 
 def learning_rate(
@@ -102,8 +60,4 @@ def _are_kernels(params: dict[str, jax.Array]) -> dict[str, bool]:
 
 
 def _are_head(params: dict[str, jax.Array]) -> dict[str, bool]:
-  return {path: not _is_backbone(path) for path in params}
-
-
-def _is_backbone(path: str) -> bool:
-  return path.startswith("backbone.")
+  return {path: not path.startswith("backbone.") for path in params}

@@ -32,6 +32,7 @@ class Task:
     num_classes: number of classes.
     label_smoothing: share of the labels that is spread over all classes.
     accumulate: parts in which a batch is computed.
+    after: stage of the backbone that cached features come from; None for the last.
   """
 
   model: nn.Module
@@ -40,6 +41,7 @@ class Task:
   num_classes: int
   label_smoothing: float = 0.0
   accumulate: int = 1
+  after: str | None = None
 
 
 @jax.tree_util.register_dataclass
@@ -155,7 +157,9 @@ def _logits(task, variables, batch, key=None):
   kwargs = {"mutable": ["batch_stats"], "rngs": {"dropout": key}} if train else {}
   if "features" in batch:
     maps = batch["features"].astype(jnp.float32)
-    out = task.model.apply(variables, maps, method="from_features", **kwargs)
+    out = task.model.apply(
+      variables, maps, train, task.after, method="from_features", **kwargs
+    )
   else:
     images = batch["image"]
     pictures = task.preprocess(images.reshape(-1, *images.shape[-3:]))

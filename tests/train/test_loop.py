@@ -270,18 +270,22 @@ def test_half_precision_and_batch_statistics(config, tmp_path):
   assert np.any(mean != 0)
 
 
-def test_cached_features_give_the_same_numbers(frozen_config, tmp_path, monkeypatch):
+@pytest.mark.parametrize("freeze", ["backbone", "last_two_convs"])
+def test_cached_features_give_the_same_numbers(
+  frozen_config, tmp_path, monkeypatch, freeze
+):
   monkeypatch.setenv("PNJAX_CACHE", str(tmp_path / "cache"))
+  frozen_config.train.freeze = freeze
   run(frozen_config, tmp_path / "pictures")
   frozen_config.train.cache_features = True
   run(frozen_config, tmp_path / "maps")
   pictures, maps = (records.read(tmp_path / name) for name in ("pictures", "maps"))
   for a, b in zip(pictures, maps, strict=True):
-    # The cache has half precision.
-    np.testing.assert_allclose(a["loss"], b["loss"], rtol=1e-3)
+    # The cache has half precision, of which RMSprop's first steps make more.
+    np.testing.assert_allclose(a["loss"], b["loss"], rtol=5e-3)
 
 
 def test_only_a_frozen_backbone_can_be_cached(config, tmp_path):
   config.train.cache_features = True
-  with pytest.raises(ValueError, match=r"set train\.freeze=backbone"):
+  with pytest.raises(ValueError, match=r"train.freeze is 'all', expected one of back"):
     run(config, tmp_path)
