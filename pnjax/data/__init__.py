@@ -3,6 +3,7 @@
 from pnjax.data._decode import decode
 from pnjax.data._pipeline import batch
 from pnjax.data._pipeline import eval_batches
+from pnjax.data._pipeline import eval_transform
 from pnjax.data._pipeline import padded
 from pnjax.data._pipeline import shuffled
 from pnjax.data._pipeline import train_batches
@@ -17,6 +18,7 @@ __all__ = [
   "batch",
   "decode",
   "eval_batches",
+  "eval_transform",
   "open_split",
   "padded",
   "prepare",

@@ -54,7 +54,7 @@ def train_batches(
     `[b, 12, S, S, 3]`), and `label`, int32 `[b]`.
   """
   _check_choice("augment", augment, _AUGMENTS)
-  transform = _transform(image_size, num_crops, crop_side, "squash")
+  transform = eval_transform(image_size, "squash", num_crops, crop_side)
 
   def load(index, rng):
     example = split[index]
@@ -107,7 +107,7 @@ def eval_batches(
     `train_batches`, `mask`, bool `[b]`, and `index`, int32 `[b]`: the position in
     the split, or -1.
   """
-  transform = _transform(image_size, num_crops, crop_side, resize)
+  transform = eval_transform(image_size, resize, num_crops, crop_side)
   crops = () if num_crops == 1 else (num_crops,)
   shape = (*crops, image_size, image_size, 3)
 
@@ -150,9 +150,17 @@ def padded(
   return grain.MapDataset.range(num_batches * batch_size).map(load_or_blank)
 
 
-def _transform(
-  image_size: int, num_crops: int, crop_side: int, resize: str
+def eval_transform(
+  image_size: int, resize: str = "squash", num_crops: int = 1, crop_side: int = 256
 ) -> Callable[[np.ndarray], np.ndarray]:
+  """Returns the function from a picture to what `eval_batches` has of it.
+
+  Args:
+    image_size: see `eval_batches`, as for the others.
+    resize: `"squash"` or `"center"`.
+    num_crops: 1 or 12.
+    crop_side: shorter side of the picture that crops are cut from.
+  """
   _check_choice("num_crops", num_crops, (1, 12))
   _check_choice("resize", resize, _RESIZES)
   if num_crops == 1:

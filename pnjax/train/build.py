@@ -33,12 +33,14 @@ class Backbone:
     variables: its weights, or None where they are to start at random.
     preprocess: from uint8 pictures `[B, H, W, 3]` to what the model takes.
     input: what `preprocess` does, in words that change with it.
+    recipe: name of the recipe of the weights, if there are any.
   """
 
   model: nn.Module
   variables: Mapping | None
   preprocess: Callable[[jax.Array], jax.Array]
   input: str
+  recipe: str | None = None
 
 
 def backbone(config: ml_collections.ConfigDict) -> Backbone:
@@ -52,8 +54,24 @@ def backbone(config: ml_collections.ConfigDict) -> Backbone:
       f"backbone.weights {config.weights} are of {loaded.recipe.architecture}, but "
       f"backbone.name is {config.name}."
     )
-  model = loaded.model.clone(num_classes=None, **_options(config))
-  return Backbone(model, loaded.variables, loaded.preprocess, repr(loaded.recipe))
+  return _of_pretrained(config, loaded)
+
+
+def of_recipe(config: ml_collections.ConfigDict, recipe: str) -> Backbone:
+  """Returns the network of `config.backbone` without its weights, by their recipe."""
+  known = pretrained.RECIPES[recipe]
+  model = known.model(with_classifier=False)
+  return _of_pretrained(config, pretrained.Pretrained(recipe, known, model, {}))
+
+
+def _of_pretrained(config, loaded: pretrained.Pretrained) -> Backbone:
+  return Backbone(
+    model=loaded.model.clone(num_classes=None, **_options(config)),
+    variables=loaded.variables,
+    preprocess=loaded.preprocess,
+    input=repr(loaded.recipe),
+    recipe=loaded.name,
+  )
 
 
 def without_weights(config: ml_collections.ConfigDict) -> Backbone:

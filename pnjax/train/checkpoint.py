@@ -18,12 +18,13 @@ _KEEP = 2
 class Checkpoints:
   """Checkpoints in one folder, by step. To be closed, as a context manager."""
 
-  def __init__(self, folder: str | os.PathLike):
+  def __init__(self, folder: str | os.PathLike, create: bool = True):
     self._manager = ocp.CheckpointManager(
       pathlib.Path(folder).absolute(),
       options=ocp.CheckpointManagerOptions(
         preservation_policy=ocp.checkpoint_managers.LatestN(_KEEP),
         enable_async_checkpointing=True,
+        create=create,
       ),
     )
 

@@ -23,6 +23,7 @@ from pnjax.train import freezing
 from pnjax.train import heads
 from pnjax.train import inputs
 from pnjax.train import optimizer
+from pnjax.train import restore
 from pnjax.train import state as state_lib
 from pnjax.train import step as step_lib
 from pnjax.train import workdir as workdir_lib
@@ -114,7 +115,7 @@ class Run:
     """Makes the model, and takes up the last checkpoint if there is one."""
     config = self.config
     names = self._train_split.class_names
-    workdir_lib.write_text(self.workdir / "classes.txt", "\n".join([*names, ""]))
+    workdir_lib.write_text(self.workdir / restore.CLASSES_FILE, "\n".join([*names, ""]))
     self._epoch_steps = -(-len(self._train_split) // config.train.batch_size)
     self.num_steps = self._epoch_steps * config.train.num_epochs
     self._cached = self._cache() if config.train.cache_features else None
@@ -187,14 +188,16 @@ class Run:
   def _suggested(self) -> Mapping[str, float]:
     """Returns parameters of the head that the config leaves open.
 
-    They are suggested once and kept, since weights change them.
+    They are suggested once and kept, with what else a model is made of that is not in
+    the config.
     """
-    path = self.workdir / "suggested.json"
+    path = self.workdir / restore.MODEL_FILE
     if not path.exists():
       pictures = inputs.first_pictures(self.config, self._train_split, _SUGGEST_FROM)
-      values = build.suggest(self.config, self._backbone, pictures)
-      workdir_lib.write_json(path, values)
-    return json.loads(path.read_text())
+      suggested = build.suggest(self.config, self._backbone, pictures)
+      model = {"recipe": self._backbone.recipe, "suggested": suggested}
+      workdir_lib.write_json(path, model)
+    return json.loads(path.read_text())["suggested"]
 
   @property
   def description(self) -> str:

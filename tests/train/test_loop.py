@@ -252,7 +252,7 @@ def test_methods_run_and_suggest_what_is_left_open(config, tmp_path, method):
   config.train.num_epochs = 1
   result = run(config, tmp_path)
   assert np.isfinite(result["loss"])
-  suggested = json.loads((tmp_path / "suggested.json").read_text())
+  suggested = json.loads((tmp_path / "model.json").read_text())["suggested"]
   expected = {
     "fop_asinhe": {"gamma_prime"},
     "sop_maxexp": {"eta"},

@@ -1,0 +1,108 @@
+"""Classifies pictures with a trained model.
+
+  python -m experiments.predict --workdir=runs/demo picture.jpg folder_of_pictures
+
+Prints the five most probable classes of each picture; `--json` prints one JSON object
+per picture instead, for programs.
+"""
+
+import argparse
+from collections.abc import Iterator
+from collections.abc import Sequence
+import json
+import pathlib
+import sys
+
+import numpy as np
+
+_BATCH = 8
+_SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+  """Runs the command; returns its exit status."""
+  args = _parse(argv)
+  # Imported here, so that --help and a mistyped flag are answered at once.
+  from experiments import cli
+  from pnjax.train import restore
+
+  try:
+    paths = list(_pictures(args.pictures))
+    trained = restore.load(args.workdir)
+  except (OSError, ValueError) as error:
+    return cli.fail(error)
+  status = 0
+  for start in range(0, len(paths), _BATCH):
+    read, broken = _read(trained, paths[start : start + _BATCH])
+    for path, error in broken:
+      status = cli.fail(f"{path}: {error}")
+    for path, probabilities in _classify(trained, read):
+      _print(path, probabilities, trained.class_names, args.top, args.json)
+  return status
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+  parser = argparse.ArgumentParser(
+    prog="python -m experiments.predict",
+    description=__doc__,
+    formatter_class=argparse.RawDescriptionHelpFormatter,
+  )
+  parser.add_argument("pictures", nargs="+", type=pathlib.Path, help="files or folders")
+  parser.add_argument("--workdir", required=True, help="folder of the run")
+  parser.add_argument("--top", type=int, default=5, help="classes to print (5)")
+  parser.add_argument("--json", action="store_true", help="JSON lines for programs")
+  return parser.parse_args(argv)
+
+
+def _pictures(paths: Sequence[pathlib.Path]) -> Iterator[pathlib.Path]:
+  for path in paths:
+    if path.is_dir():
+      inside = [p for p in sorted(path.rglob("*")) if p.suffix.lower() in _SUFFIXES]
+      if not inside:
+        raise ValueError(f"{path} has no pictures in it.")
+      yield from inside
+    elif path.exists():
+      yield path
+    else:
+      raise FileNotFoundError(f"there is no file {path}.")
+
+
+def _read(trained, paths):
+  """Returns pictures as the model gets them, and what could not be read."""
+  from pnjax import data
+
+  read, broken = [], []
+  for path in paths:
+    try:
+      read.append((path, trained.transform(data.decode(path))))
+    except (OSError, ValueError) as error:
+      broken.append((path, error))
+  return read, broken
+
+
+def _classify(trained, read) -> Iterator[tuple[pathlib.Path, np.ndarray]]:
+  if not read:
+    return
+  pictures = np.stack([picture for _, picture in read])
+  # In the one shape that is compiled.
+  missing = ((0, _BATCH - len(pictures)), *[(0, 0)] * (pictures.ndim - 1))
+  probabilities = trained.probabilities(np.pad(pictures, missing))
+  for (path, _), row in zip(read, probabilities, strict=False):
+    yield path, row
+
+
+def _print(path, probabilities, class_names, top, as_json):
+  order = np.argsort(-probabilities, kind="stable")[:top]
+  if as_json:
+    classes = [
+      {"class": class_names[i], "probability": float(probabilities[i])} for i in order
+    ]
+    print(json.dumps({"file": str(path), "top": classes}), flush=True)
+    return
+  print(path)
+  for i in order:
+    print(f"  {probabilities[i]:7.2%}  {class_names[i]}")
+
+
+if __name__ == "__main__":
+  sys.exit(main())

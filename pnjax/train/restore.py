@@ -1,0 +1,95 @@
+"""A trained classifier from the folder of its run."""
+
+import dataclasses
+import functools
+import json
+import os
+import pathlib
+
+import jax
+import ml_collections
+import numpy as np
+
+from pnjax import data
+from pnjax import models
+from pnjax.train import build
+from pnjax.train import state as state_lib
+from pnjax.train import workdir as workdir_lib
+from pnjax.train.checkpoint import Checkpoints
+
+MODEL_FILE = "model.json"
+CLASSES_FILE = "classes.txt"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Trained:
+  """A trained classifier.
+
+  Attributes:
+    config: of its run.
+    step: number of steps that it was trained for.
+    class_names: in the order of its outputs.
+    backbone: how it wants its pictures.
+    model: the Flax module.
+    variables: its weights.
+  """
+
+  config: ml_collections.ConfigDict
+  step: int
+  class_names: tuple[str, ...]
+  backbone: build.Backbone
+  model: models.Classifier
+  variables: dict
+
+  def transform(self, picture: np.ndarray) -> np.ndarray:
+    """Returns a picture, uint8 `[H, W, 3]`, as it was seen in evaluation."""
+    dataset = self.config.dataset
+    return data.eval_transform(
+      dataset.image_size, dataset.resize, dataset.num_crops, dataset.crop_side
+    )(picture)
+
+  def probabilities(self, pictures: np.ndarray) -> np.ndarray:
+    """Returns the probabilities `[B, C]` of what `transform` returned, stacked."""
+    return np.asarray(self._probabilities(self.variables, pictures))
+
+  @functools.cached_property
+  def _probabilities(self):
+    @jax.jit
+    def probabilities(variables, pictures):
+      flat = self.backbone.preprocess(pictures.reshape(-1, *pictures.shape[-3:]))
+      logits = self.model.apply(variables, flat.reshape(pictures.shape))
+      return jax.nn.softmax(logits)
+
+    return probabilities
+
+
+def load(workdir: str | os.PathLike) -> Trained:
+  """Loads the last checkpoint of a run.
+
+  Raises:
+    FileNotFoundError: there is no run in this folder, or no checkpoint of it.
+  """
+  workdir = pathlib.Path(workdir)
+  config = workdir_lib.read_config(workdir)
+  with Checkpoints(workdir / "checkpoints", create=False) as checkpoints:
+    step = checkpoints.latest_step
+    if step is None:
+      raise FileNotFoundError(f"{workdir} has no checkpoint yet.")
+    state = checkpoints.read()
+  class_names = tuple((workdir / CLASSES_FILE).read_text().splitlines())
+  made_of = json.loads((workdir / MODEL_FILE).read_text())
+  backbone = (
+    build.without_weights(config.backbone)
+    if made_of["recipe"] is None
+    else build.of_recipe(config.backbone, made_of["recipe"])
+  )
+  return Trained(
+    config=config,
+    step=step,
+    class_names=class_names,
+    backbone=backbone,
+    model=build.classifier(config, backbone, len(class_names), made_of["suggested"]),
+    variables=state_lib.join(
+      state["learned"], state.get("frozen", {}), state.get("batch_stats", {})
+    ),
+  )
