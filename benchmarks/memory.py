@@ -9,9 +9,10 @@ bfloat16 with parameters in float32. Two figures, neither of which allocates a t
   differentiation keeps for the backward pass. Temporaries are not in it, nor does it
   know what a compiler keeps once instead of twice, or computes again.
 - compiled: what the compiler reserves, arguments and temporaries, for a TPU v5e of
-  16 GB. It needs no TPU, but its compiler: `pip install 'jax[tpu]'`. Without it the
-  step is compiled for the CPU, which says little about accelerators: convolutions
-  are other ones there, and compute bfloat16 in float32.
+  16 GB. It needs no TPU (`JAX_PLATFORMS=cpu` keeps JAX from looking for one), but its
+  compiler: `pip install 'jax[tpu]'`. Without it the step is compiled for the CPU,
+  which says little about accelerators: convolutions are other ones there, and compute
+  bfloat16 in float32.
 """
 
 import argparse

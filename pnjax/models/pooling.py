@@ -166,7 +166,7 @@ class SecondOrderPooling(Pooling):
   `beta` and `alpha` may be in `learnable`. If the collection `intermediates` is
   mutable, the share of entries beyond 0.99 of their limit is stored there as
   `saturation` for MaxExp and SigmE: a large one says that η or η' is too large for
-  these features.
+  these features. With `rank` there are no entries to report on.
   """
 
   spectral: bool = False
@@ -197,9 +197,10 @@ class SecondOrderPooling(Pooling):
   def _augmented_features(self, x: jax.Array) -> jax.Array:
     """Features φ̄ of all positions, `[B, N, d']`."""
     if self.reduction is not None:
-      x = nn.Dense(self.reduction, use_bias=False, dtype=jnp.float32, name="reduction")(
-        x
+      reduce = nn.Dense(
+        self.reduction, use_bias=False, dtype=jnp.float32, name="reduction"
       )
+      x = reduce(x)
     x = self._features(x)
     coordinates = self._coordinates(x)
     phi = x.reshape(x.shape[0], -1, x.shape[-1])
