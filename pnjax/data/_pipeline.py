@@ -41,7 +41,7 @@ def train_batches(
     image_size: side S of the pictures in a batch.
     seed: of the order and of the augmentation.
     augment: `"crop"` resizes a random part of the picture, `"resize"` all of it, and
-      both mirror every other picture; `"none"` is `eval_batches`'s transform.
+      both mirror every other picture; `"none"` resizes only, as `eval_batches` does.
       Twelve crops are always the same.
     num_crops: 1, or 12: four corners, the centre and all of the picture, and then
       their mirror images.
