@@ -11,6 +11,8 @@ import itertools
 import pathlib
 
 import numpy as np
+import scipy.io
+import tensorflow_datasets as tfds
 
 _SUFFIXES = frozenset(
   (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm")
@@ -70,9 +72,6 @@ class Archive:
 
 def flower102(source: pathlib.Path) -> Archive:
   """Oxford Flower102: `jpg/`, `imagelabels.mat`, `setid.mat`."""
-  import scipy.io
-  import tensorflow_datasets as tfds
-
   _check_files(source, "imagelabels.mat", "setid.mat", "jpg")
   labels = scipy.io.loadmat(source / "imagelabels.mat")["labels"].ravel()
   numbers = scipy.io.loadmat(source / "setid.mat")

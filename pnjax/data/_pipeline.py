@@ -1,6 +1,7 @@
 """Prepared pictures into batches."""
 
 from collections.abc import Callable
+from collections.abc import Iterable
 import math
 import os
 
@@ -40,7 +41,7 @@ def train_batches(
     image_size: side S of the pictures in a batch.
     seed: of the order and of the augmentation.
     augment: `"crop"` resizes a random part of the picture, `"resize"` all of it, and
-      both mirror every other picture; `"none"` is `eval_batches`'s transform.
+      both mirror every other picture; `"none"` resizes only, as `eval_batches` does.
       Twelve crops are always the same.
     num_crops: 1, or 12: four corners, the centre and all of the picture, and then
       their mirror images.
@@ -192,12 +193,13 @@ def batch(
   if len(pictures) == 0:
     raise ValueError("the split has no pictures, expected some.")
   num_threads = os.cpu_count() if num_threads is None else num_threads
-  options = grain.ReadOptions(num_threads, 2 * batch_size // shard_count)
-  part = pictures[shard_index::shard_count]
-  return part.to_iter_dataset(options).batch(batch_size // shard_count)
+  size = batch_size // shard_count
+  # While one batch is used, the next is made.
+  options = grain.ReadOptions(num_threads, max(2 * size, num_threads))
+  return pictures[shard_index::shard_count].to_iter_dataset(options).batch(size)
 
 
-def _check_choice(name, value, choices):
+def _check_choice(name: str, value: object, choices: Iterable[object]) -> None:
   if value not in choices:
     expected = ", ".join(map(repr, choices))
     raise ValueError(f"`{name}` is {value!r}, expected one of {expected}.")

@@ -25,6 +25,7 @@ from pnjax.data._decode import decode
 DATASETS = ("flower102", "mit67", "fmd", "food101", "folder", "textures")
 
 _VERSION = "1.0.0"
+_VERSIONS = dict.fromkeys(DATASETS, _VERSION) | {"textures": _textures.VERSION}
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -82,7 +83,7 @@ def prepare(
 def prepared_folder(name: str, data_dir: str | os.PathLike | None) -> pathlib.Path:
   """Returns where a dataset is once it is prepared."""
   root = pathlib.Path(data_dir or tfds.core.constants.DATA_DIR).expanduser()
-  return root / Builder.name / name / _VERSION
+  return root / Builder.name / name / _VERSIONS[name]
 
 
 def check_name(name: str) -> None:
@@ -100,7 +101,10 @@ class Builder(tfds.core.GeneratorBasedBuilder):
 
   name = "pnjax"
   VERSION = tfds.core.Version(_VERSION)
-  BUILDER_CONFIGS: typing.ClassVar = [tfds.core.BuilderConfig(name=n) for n in DATASETS]
+  BUILDER_CONFIGS: typing.ClassVar = [
+    tfds.core.BuilderConfig(name=name, version=version)
+    for name, version in _VERSIONS.items()
+  ]
   # Keeps TFDS from a search for checksums of downloads, of which there are none; it
   # would import a module that it does not depend on.
   code_path = None

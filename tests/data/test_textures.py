@@ -1,5 +1,8 @@
 """The made pictures are what they claim to be."""
 
+import hashlib
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 from sklearn import linear_model
@@ -8,12 +11,16 @@ from sklearn import preprocessing
 
 from pnjax import data
 from pnjax import ops
+from pnjax.data import _prepare
 from pnjax.data import _textures
 
 CELLS = 8
 
 
 def test_they_are_prepared_when_first_opened(tmp_path):
+  """Those of an older version are not taken for them."""
+  current = _prepare.prepared_folder("textures", tmp_path)
+  current.with_name("1.0.0").mkdir(parents=True)
   split = data.open_split("textures", "test", tmp_path)
   assert len(split) == 512
   assert split.class_names == _textures.CLASS_NAMES
@@ -28,6 +35,16 @@ def test_every_picture_depends_on_its_index_alone():
   assert picture.read() == _textures.archive().stored["train"][5].read()
   assert picture.read() != _textures.Texture("test", 5).read()
   assert picture.read() != _textures.Texture("train", 13).read()
+
+
+def test_they_are_drawn_as_their_version_says():
+  """Whoever changes them raises `VERSION`, and then this."""
+  digest = hashlib.sha256()
+  for label in range(8):
+    rng = np.random.default_rng(label)
+    digest.update(_textures._draw(_textures._cells(label, rng), rng).tobytes())
+  drawn = (_textures.VERSION, digest.hexdigest()[:16])
+  assert drawn == ("1.1.0", "a69c467ded0aa9f4")
 
 
 def test_patterns_are_equally_frequent_in_all_classes():
@@ -84,7 +101,7 @@ def accuracy(phi, labels, pool):
     preprocessing.StandardScaler(),
     linear_model.RidgeClassifier(alpha=10.0),
   )
-  pooled = {split: np.asarray(pool(phi[split])) for split in phi}
+  pooled = {split: np.asarray(jax.jit(pool)(phi[split])) for split in phi}
   classifier.fit(pooled["train"], labels["train"])
   return classifier.score(pooled["test"], labels["test"])
 

@@ -132,9 +132,10 @@ def test_all_archives_can_be_downloaded_but_ones_own():
 
 
 def test_it_is_a_command(tmp_path):
-  command = [sys.executable, "-m", "experiments.prepare", "textures"]
-  command.append(f"--data_dir={tmp_path}")
+  archives.folder(tmp_path / "source")
+  command = [sys.executable, "-m", "experiments.prepare", "folder"]
+  command += [f"--source={tmp_path / 'source'}", f"--data_dir={tmp_path / 'data'}"]
   root = pathlib.Path(__file__).parents[2]
   result = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
-  assert pathlib.Path(result.stdout.strip()).parts[-2:] == ("textures", "1.0.0")
-  assert len(data.open_split("textures", "test", tmp_path)) == 512
+  assert pathlib.Path(result.stdout.strip()).is_relative_to(tmp_path / "data")
+  assert len(data.open_split("folder", "all", tmp_path / "data")) == 10
