@@ -18,6 +18,13 @@ ROWS: dict[str, str] = {
   "sop_sc_spec_maxexp": "SOP+SC+Spec. MaxExp",
 }
 
+# Of the literature, to compare with.
+OTHERS: dict[str, str] = {
+  "bcnn": "BCNN (signed square root)",
+  "isqrt_cov": "iSQRT-COV (Newton–Schulz)",
+  "log_euclidean": "log-Euclidean",
+}
+
 # Top-1 accuracy by dataset and backbone.
 FIGURES: dict[tuple[str, str], dict[str, float]] = {
   ("flower102", "alexnet"): {

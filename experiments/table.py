@@ -35,6 +35,7 @@ from pnjax import train
 from pnjax.train import inputs
 from pnjax.train import workdir as workdir_lib
 
+_NAMES = paper.ROWS | paper.OTHERS
 _CONFIDENCE = 0.95
 _RESAMPLES = 10_000
 
@@ -46,7 +47,9 @@ def define_flags() -> None:
   """Defines the flags of the command."""
   cli.define_config()
   flags.DEFINE_string("workdir", None, "Folder for rows and tables.")
-  flags.DEFINE_list("rows", list(paper.ROWS), "Methods, by their names.")
+  flags.DEFINE_list(
+    "rows", list(paper.ROWS), "Methods. Known besides: " + ", ".join(paper.OTHERS)
+  )
   flags.DEFINE_list(
     "splits",
     None,
@@ -216,7 +219,7 @@ def _compare(
   for method, row in rows.items():
     entry = {
       "method": method,
-      "name": paper.ROWS.get(method, method),
+      "name": _NAMES.get(method, method),
       "paper": figures.get(method),
       "seconds": row["seconds"],
     }
@@ -309,7 +312,7 @@ def _protocol(config, splits, finetune) -> list[str]:
 
 def _markdown(table: Mapping[str, Any]) -> str:
   rows = table["rows"]
-  reference = paper.ROWS.get(table["reference"], table["reference"])
+  reference = _NAMES.get(table["reference"], table["reference"])
   lines = [
     f"### {table['dataset']}, {table['backbone']}",
     "",

@@ -20,6 +20,7 @@ def _head(
   coordinates: bool = False,
   spectral: bool = False,
   normalize: bool = True,
+  beta: float = 0.0,
 ) -> dict:
   return {
     "order": order,
@@ -27,6 +28,7 @@ def _head(
     "num_pivots": _NUM_PIVOTS if coordinates else 0,
     "spectral": spectral,
     "normalize": normalize,
+    "beta": beta,
   }
 
 
@@ -42,6 +44,10 @@ METHODS: dict[str, dict] = {
     for spec in ("", "_spec")
     for name in _POWER_NORMS
   },
+  # Of the literature: BCNN, iSQRT-COV (which centers features) and log-Euclidean.
+  "bcnn": _head(2, "signed_sqrt"),
+  "isqrt_cov": _head(2, "newton_schulz_sqrt", beta=1.0),
+  "log_euclidean": _head(2, "matrix_log"),
 }
 
 

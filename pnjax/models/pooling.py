@@ -4,6 +4,8 @@ They take the map of any backbone, `[B, H, W, d]`; the maps of P patches of each
 picture, `[B, P, H, W, d]`; or the tokens of a transformer, `[B, N, d]`.
 """
 
+from collections.abc import Iterable
+
 from flax import linen as nn
 import jax
 import jax.numpy as jnp
@@ -50,6 +52,13 @@ _FIRST_ORDER = {
   ),
 }
 
+# What else the literature does to a co-occurrence matrix, by its name in `pnjax.ops`.
+_BASELINES = {
+  "signed_sqrt": lambda m, lam: ops.signed_sqrt(m),
+  "matrix_log": ops.matrix_log,
+  "newton_schulz_sqrt": lambda m, lam: ops.newton_schulz_sqrt(m),
+}
+
 # Outputs from here on count as saturated: next to no gradient is left.
 _SATURATED = 0.99
 
@@ -81,13 +90,16 @@ class Pooling(nn.Module):
   rectify: bool = True
   learnable: tuple[str, ...] = ()
 
-  def _check_power_norm(self, also_learnable: tuple[str, ...] = ()) -> None:
-    if self.power_norm is not None and self.power_norm not in PARAMETERS:
+  def _check_power_norm(
+    self, also_known: Iterable[str] = (), also_learnable: tuple[str, ...] = ()
+  ) -> None:
+    known = (*PARAMETERS, *also_known)
+    if self.power_norm is not None and self.power_norm not in known:
       raise ValueError(
         f"`power_norm` is {self.power_norm!r}, expected None or one of "
-        f"{', '.join(map(repr, PARAMETERS))}."
+        f"{', '.join(map(repr, known))}."
       )
-    used = PARAMETERS[self.power_norm][0] if self.power_norm else None
+    used, _ = PARAMETERS.get(self.power_norm, (None, None))
     for name, _ in PARAMETERS.values():
       if getattr(self, name) is not None and name != used:
         raise ValueError(
@@ -144,6 +156,9 @@ class SecondOrderPooling(Pooling):
   φ̄ of length d' = d + 2Z. All positions of all patches of a picture make one matrix;
   coordinates are local to a patch.
 
+  To compare with, `power_norm` may also be `"signed_sqrt"` (BCNN), `"matrix_log"`
+  (log-Euclidean, of M + λI) or `"newton_schulz_sqrt"` (iSQRT-COV).
+
   Attributes:
     spectral: whether the Power Normalization acts on eigenvalues instead of entries.
     beta: β from 0 to 1. Element-wise Gamma and MaxExp do not take the negative
@@ -184,7 +199,7 @@ class SecondOrderPooling(Pooling):
   @nn.compact
   def __call__(self, x: jax.Array) -> jax.Array:
     """Pools the map of a backbone."""
-    self._check_power_norm(also_learnable=("beta", "alpha"))
+    self._check_power_norm(_BASELINES, also_learnable=("beta", "alpha"))
     self._check_beta()
     self._check_rank()
     phi = self._augmented_features(x)
@@ -219,8 +234,11 @@ class SecondOrderPooling(Pooling):
       )
     if not 0 <= self.beta <= 1:
       raise ValueError(f"`beta` is {self.beta}, expected a number from 0 to 1.")
-    if self.spectral and self.power_norm is None:
-      raise ValueError("`spectral` is True, but there is no `power_norm` to be so.")
+    if self.spectral and self.power_norm not in PARAMETERS:
+      raise ValueError(
+        f"`spectral` is True, but `power_norm` is {self.power_norm!r}, expected one of "
+        f"{', '.join(map(repr, PARAMETERS))}."
+      )
 
   def _check_rank(self) -> None:
     if self.rank is None:
@@ -266,6 +284,8 @@ class SecondOrderPooling(Pooling):
   def _power_normalize(self, phi: jax.Array) -> jax.Array:
     if self.power_norm is None:
       psi = ops.cooccurrence(phi)
+    elif self.power_norm in _BASELINES:
+      psi = _BASELINES[self.power_norm](ops.cooccurrence(phi), self.lam)
     else:
       pools = _SPECTRAL if self.spectral else _ELEMENTWISE
       psi = pools[self.power_norm](phi, self._power_norm_parameter(), lam=self.lam)

@@ -150,7 +150,7 @@ def test_bfloat16_maps_are_pooled_in_float32(rng, reduction):
     ({"power_norm": "maxexp", "learnable": ("beta",)}, "element-wise maxexp"),
     ({"power_norm": "sigme", "beta": 1.5}, "from 0 to 1"),
     ({"power_norm": "sigme", "learnable": ("eta",)}, "'eta'.*eta_prime"),
-    ({"spectral": True}, "no `power_norm`"),
+    ({"spectral": True}, "`power_norm` is None"),
     ({"power_norm": "sigme", "rank": 8}, "`rank` is 8.*element-wise sigme.*spectral"),
     ({"rank": 0}, "`rank` is 0, expected at least 1"),
     ({"rank": 8, "triangle": False}, "no matrix to return"),
@@ -281,3 +281,24 @@ def test_a_head_on_a_zero_map_trains_on(name):
     grads = gradients(variables)
     assert all(jnp.all(jnp.isfinite(g)) for g in jax.tree.leaves(grads))
     variables = jax.tree.map(lambda v, g: v - 1e-3 * g, variables, grads)
+
+
+@pytest.mark.parametrize(
+  ("power_norm", "expected"),
+  [
+    ("signed_sqrt", lambda m: ops.signed_sqrt(m)),
+    ("matrix_log", lambda m: ops.matrix_log(m, 1e-3)),
+    ("newton_schulz_sqrt", lambda m: ops.newton_schulz_sqrt(m)),
+  ],
+)
+def test_baselines_of_the_literature(rng, power_norm, expected):
+  x = rng.standard_normal((2, 4, 4, 6)).astype(np.float32)
+  pooling = models.SecondOrderPooling(power_norm=power_norm, lam=1e-3, triangle=False)
+  m = ops.cooccurrence(np.maximum(x, 0).reshape(2, 16, 6))
+  np.testing.assert_allclose(pooling.apply({}, x), expected(m), rtol=1e-5, atol=1e-6)
+
+
+def test_baselines_have_no_spectral_form():
+  pooling = models.SecondOrderPooling(power_norm="signed_sqrt", spectral=True)
+  with pytest.raises(ValueError, match="`spectral` is True, but `power_norm` is 'sig"):
+    pooling.apply({}, np.ones((1, 2, 2, 3), np.float32))
