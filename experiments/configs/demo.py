@@ -9,13 +9,19 @@ import ml_collections
 from experiments.configs import default
 from experiments.configs import methods
 
+_PARAMETERS = {
+  "maxexp": {"eta": 20.0},
+  "asinhe": {"gamma_prime": 10.0},
+  "sigme": {"eta_prime": 300.0},
+}
+
 
 def get_config(method: str = "sop_sc_sigme") -> ml_collections.ConfigDict:
   """Returns the config of a method."""
   config = default.get_config()
   config.dataset.name = "textures"
   config.dataset.image_size = 64
-  config.dataset.augment = "none"
+  config.dataset.num_classes = 8
   config.backbone.name = "tiny_resnet"
   config.backbone.batch_statistics = True
   config.optim.name = "adam"
@@ -25,4 +31,8 @@ def get_config(method: str = "sop_sc_sigme") -> ml_collections.ConfigDict:
   config.train.num_epochs = 12
   config.train.log_every = 5
   methods.apply(config, method)
+  # Features that start at random suggest nothing.
+  config.head.alpha = 1.0
+  if config.head.power_norm in _PARAMETERS:
+    config.head.update(_PARAMETERS[config.head.power_norm])
   return config
