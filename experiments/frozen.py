@@ -22,9 +22,6 @@ from pnjax.train import kernel as kernel_lib
 from pnjax.train import ridge
 from pnjax.train.devices import Devices
 
-# Pictures from whose features missing parameters are suggested.
-_SUGGEST_FROM = 32
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Frozen:
@@ -94,7 +91,8 @@ def suggest(config: ml_collections.ConfigDict, frozen: Frozen) -> dict[str, floa
   if not heads.missing(config.head):
     return {}
   train, _ = frozen.pairs[0]
-  some = np.linspace(0, len(train) - 1, min(_SUGGEST_FROM, len(train)), dtype=int)
+  count = min(heads.NUM_PICTURES, len(train))
+  some = np.linspace(0, len(train) - 1, count, dtype=int)
   return heads.suggest(config.head, jnp.asarray(frozen.maps[train[some]]))
 
 

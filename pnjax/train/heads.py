@@ -10,6 +10,9 @@ import ml_collections
 from pnjax import models
 from pnjax import ops
 
+# Pictures from whose features missing parameters are suggested.
+NUM_PICTURES = 32
+
 _SHARED = (
   "power_norm",
   "power",

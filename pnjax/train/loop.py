@@ -33,9 +33,6 @@ from pnjax.train.progress import Progress
 from pnjax.train.records import Records
 from pnjax.train.signals import StopRequest
 
-# Pictures from whose features missing parameters are suggested.
-_SUGGEST_FROM = 32
-
 
 class NonFiniteLossError(Exception):
   """The loss or its gradient became infinite or NaN."""
@@ -193,7 +190,9 @@ class Run:
     """
     path = self.workdir / restore.MODEL_FILE
     if not path.exists():
-      pictures = inputs.first_pictures(self.config, self._train_split, _SUGGEST_FROM)
+      pictures = inputs.first_pictures(
+        self.config, self._train_split, heads.NUM_PICTURES
+      )
       suggested = build.suggest(self.config, self._backbone, pictures)
       model = {"recipe": self._backbone.recipe, "suggested": suggested}
       workdir_lib.write_json(path, model)
