@@ -1,5 +1,6 @@
-"""Draws the curves of a run: loss and accuracy over its steps."""
+"""Curves of runs: loss and accuracy over their steps."""
 
+from collections.abc import Mapping
 import os
 import pathlib
 
@@ -7,24 +8,42 @@ from matplotlib.figure import Figure
 
 from pnjax.train import records
 
+_COLOURS = ("#4878a8", "#d1605e", "#6a9f58", "#967662", "#b07aa1", "#76b7b2")
+
 
 def draw(workdir: str | os.PathLike) -> pathlib.Path:
-  """Draws the records of a run into `curves.png`, and returns its path."""
+  """Draws the curves of a run into `curves.png`, and returns its path."""
+  path = pathlib.Path(workdir) / "curves.png"
+  figure({"": workdir}).savefig(path, dpi=120)
+  return path
+
+
+def figure(runs: Mapping[str, str | os.PathLike]) -> Figure:
+  """Returns the curves of some runs, by their labels."""
   figure = Figure(figsize=(9, 3.5), layout="constrained")
   axes = dict(zip(("loss", "top1"), figure.subplots(1, 2), strict=True))
-  everything = records.read(workdir)
-  for split in ("train", "test"):
-    own = [record for record in everything if record["split"] == split]
-    for name, ax in axes.items():
-      steps, values = [r["step"] for r in own], [r[name] for r in own]
-      ax.plot(steps, values, marker="o" if split == "test" else "", label=split)
+  for i, (label, workdir) in enumerate(runs.items()):
+    everything = records.read(workdir)
+    for split in ("train", "test"):
+      own = [record for record in everything if record["split"] == split]
+      # Of one run the splits differ in colour, of several the runs do.
+      colour = _COLOURS[i if len(runs) > 1 else ("train", "test").index(split)]
+      for name, ax in axes.items():
+        ax.plot(
+          [record["step"] for record in own],
+          [record[name] for record in own],
+          color=colour,
+          linewidth=1.5,
+          alpha=0.4 if split == "train" and len(runs) > 1 else 1,
+          marker="o" if split == "test" else "",
+          markersize=4,
+          label=f"{label} {split}".strip(),
+        )
   for (name, ax), title in zip(axes.items(), ("Loss", "Top-1 accuracy"), strict=True):
     ax.set(title=title, xlabel="step")
     ax.grid(alpha=0.3)
     ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(frameon=False)
     if name == "top1":
       ax.set_ylim(0, 1.02)
-  path = pathlib.Path(workdir) / "curves.png"
-  figure.savefig(path, dpi=120)
-  return path
+  axes["top1"].legend(frameon=False, fontsize="small")
+  return figure

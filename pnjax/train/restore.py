@@ -52,15 +52,41 @@ class Trained:
     """Returns the probabilities `[B, C]` of what `transform` returned, stacked."""
     return np.asarray(self._probabilities(self.variables, pictures))
 
+  def features(self, pictures: np.ndarray) -> np.ndarray:
+    """Returns the maps of what `transform` returned, stacked."""
+    return np.asarray(self._features(self.variables, pictures))
+
+  def matrices(self, maps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns M and Ψ of maps, `[B, d', d']`, where pooling is of second order."""
+    pooling = self.model.pooling.clone(triangle=False)
+    plain = pooling.clone(
+      power_norm=None,
+      spectral=False,
+      learnable=tuple({"beta", "alpha"} & set(pooling.learnable)),
+      trace_power=None,
+      kappa=None,
+      **dict.fromkeys(("power", "eta", "gamma_prime", "eta_prime")),
+    )
+    params = {"params": self.variables["params"].get("pooling", {})}
+    return tuple(np.asarray(p.apply(params, maps)) for p in (plain, pooling))
+
   @functools.cached_property
   def _probabilities(self):
-    @jax.jit
-    def probabilities(variables, pictures):
-      flat = self.backbone.preprocess(pictures.reshape(-1, *pictures.shape[-3:]))
-      logits = self.model.apply(variables, flat.reshape(pictures.shape))
-      return jax.nn.softmax(logits)
+    return self._compiled(lambda *args: jax.nn.softmax(self.model.apply(*args)))
 
-    return probabilities
+  @functools.cached_property
+  def _features(self):
+    return self._compiled(functools.partial(self.model.apply, method="features"))
+
+  def _compiled(self, f):
+    """Returns a function of variables and uint8 pictures."""
+
+    @jax.jit
+    def compiled(variables, pictures):
+      flat = self.backbone.preprocess(pictures.reshape(-1, *pictures.shape[-3:]))
+      return f(variables, flat.reshape(pictures.shape))
+
+    return compiled
 
 
 def load(workdir: str | os.PathLike) -> Trained:
