@@ -1,7 +1,7 @@
 """Makes a page of one or several runs, in one file that needs no other.
 
   python -m experiments.report --workdir=runs/demo
-  python -m experiments.report --workdir=runs/demo --workdir=runs/other --output=both.html
+  python -m experiments.report --workdir=runs/demo --workdir=runs/b --output=both.html
 
 Curves, accuracies of classes, the confusion matrix, what is confused most, learned
 parameters, eigenvalues before and after the Power Normalization, config and versions.
@@ -188,11 +188,10 @@ def _details(run: Run) -> Iterator[str]:
   yield _image(_confusion_figure(run), "confusion matrix")
   yield from _most_confused(run)
   yield from _model(run)
-  yield "<h2>Config</h2>"
-  yield f"<pre>{html.escape(json.dumps(run.config, indent=2))}</pre>"
   about = {k: run.result[k] for k in ("versions", "git_revision", "devices")}
-  yield "<h2>Versions</h2>"
-  yield f"<pre>{html.escape(json.dumps(about, indent=2))}</pre>"
+  for title, fields in (("Config", run.config), ("Versions", about)):
+    text = json.dumps(fields, indent=2, ensure_ascii=False)
+    yield f"<h2>{title}</h2><pre>{html.escape(text)}</pre>"
 
 
 def _class_figure(run: Run) -> Figure:

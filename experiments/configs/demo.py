@@ -31,6 +31,8 @@ def get_config(method: str = "sop_sc_sigme") -> ml_collections.ConfigDict:
   config.train.num_epochs = 12
   config.train.log_every = 5
   methods.apply(config, method)
+  # Unit length would slow down the few epochs there are.
+  config.head.normalize = False
   # Features that start at random suggest nothing.
   config.head.alpha = 1.0
   if config.head.power_norm in _PARAMETERS:

@@ -75,7 +75,7 @@ def read_config(workdir: str | os.PathLike) -> ml_collections.ConfigDict:
 
 def write_json(path: pathlib.Path, value: Any) -> None:
   """Writes a file whole or not at all."""
-  write_text(path, json.dumps(value, indent=2) + "\n")
+  write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
 def write_text(path: pathlib.Path, text: str) -> None:
