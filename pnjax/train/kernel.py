@@ -7,14 +7,15 @@ length of Ψ, of which there are millions at the full 2048 channels.
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
+import os
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-# Bytes that two blocks of pooled vectors may take.
-_MEMORY = 6 << 30
 _BATCH = 8
+# Vectors that are multiplied at once with those that stay in memory.
+_ROWS = 128
 
 
 def pairwise(
@@ -22,6 +23,7 @@ def pairwise(
   maps: Sequence[np.ndarray],
   num_columns: int,
   progress: Callable[[int], None] = lambda count: None,
+  memory: int | None = None,
 ) -> np.ndarray:
   """Returns the inner products of all pooled vectors with the first of them.
 
@@ -30,6 +32,7 @@ def pairwise(
     maps: of n pictures, read by slices.
     num_columns: m; those to be learned from come first.
     progress: is told how many vectors were pooled.
+    memory: bytes that vectors may take; half of what the machine has if None.
 
   Returns:
     Array `[n, m]`.
@@ -37,7 +40,7 @@ def pairwise(
   pool = jax.jit(pool)
   kernel = np.zeros((len(maps), num_columns), np.float32)
   length = jax.eval_shape(pool, jnp.asarray(maps[:1])).shape[-1]
-  size = max(_MEMORY // 2 // (4 * length), 1)
+  fitting = (memory or _half_of_memory()) // (4 * length) - _ROWS
 
   def vectors(start: int, stop: int) -> np.ndarray:
     out = np.empty((stop - start, length), np.float32)
@@ -47,18 +50,17 @@ def pairwise(
       progress(len(batch))
     return out
 
-  for columns in _blocks(num_columns, size):
-    right = vectors(*columns)
-    for rows in _blocks(len(maps), size):
-      if rows[1] <= columns[0]:
-        continue  # Was written as the transpose of another block.
-      left = right if rows == columns else vectors(*rows)
-      block = left @ right.T
-      kernel[slice(*rows), slice(*columns)] = block
-      inside = min(rows[1], num_columns)
-      if inside > rows[0]:
-        kernel[slice(*columns), rows[0] : inside] = block[: inside - rows[0]].T
+  for start, stop in _blocks(0, num_columns, max(fitting, _ROWS)):
+    columns = vectors(start, stop)
+    kernel[start:stop, start:stop] = columns @ columns.T
+    for first, last in _blocks(stop, len(maps), _ROWS):
+      kernel[first:last, start:stop] = vectors(first, last) @ columns.T
+    kernel[start:stop, stop:] = kernel[stop:num_columns, start:stop].T
   return kernel
+
+
+def _half_of_memory() -> int:
+  return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
 def _padded(pool, batch: np.ndarray) -> np.ndarray:
@@ -68,6 +70,6 @@ def _padded(pool, batch: np.ndarray) -> np.ndarray:
   return np.asarray(pool(jnp.asarray(full)))[: len(batch)]
 
 
-def _blocks(count: int, size: int) -> Iterator[tuple[int, int]]:
-  for start in range(0, count, size):
-    yield start, min(start + size, count)
+def _blocks(start: int, stop: int, size: int) -> Iterator[tuple[int, int]]:
+  for first in range(start, stop, size):
+    yield first, min(first + size, stop)

@@ -9,14 +9,14 @@ def pool(maps):
   return jnp.sqrt(jnp.abs(maps.reshape(maps.shape[0], -1)))
 
 
-@pytest.mark.parametrize("memory", [1 << 20, 2 * 4 * 24 * 5])
+@pytest.mark.parametrize("memory", [None, 4 * 24 * 8])
 @pytest.mark.parametrize("num_columns", [1, 13, 21])
 def test_blocks_make_the_whole_kernel(rng, monkeypatch, memory, num_columns):
-  monkeypatch.setattr(kernel, "_MEMORY", memory)
+  monkeypatch.setattr(kernel, "_ROWS", 3)
   maps = rng.standard_normal((21, 2, 3, 4)).astype(np.float32)
   vectors = np.asarray(pool(maps))
   np.testing.assert_allclose(
-    kernel.pairwise(pool, maps, num_columns),
+    kernel.pairwise(pool, maps, num_columns, memory=memory),
     vectors @ vectors[:num_columns].T,
     rtol=1e-5,
   )
