@@ -24,6 +24,7 @@ class Checkpoints:
       options=ocp.CheckpointManagerOptions(
         preservation_policy=ocp.checkpoint_managers.LatestN(_KEEP),
         enable_async_checkpointing=True,
+        cleanup_tmp_directories=True,  # What a killed run was writing.
       ),
     )
 

@@ -102,15 +102,16 @@ class Run:
     _check(config, devices)
     self._train_split, self._test_split = inputs.open_splits(config.dataset)
     self._backbone = build.backbone(config.backbone)
-    workdir_lib.prepare(workdir, config)
+    workdir_lib.prepare(workdir, config, devices)
     path = workdir / "result.json"
     self.result = json.loads(path.read_text()) if path.exists() else None
 
   def start(self, checkpoints: Checkpoints, began: float) -> None:
     """Makes the model, and takes up the last checkpoint if there is one."""
     config = self.config
-    names = self._train_split.class_names
-    workdir_lib.write_text(self.workdir / "classes.txt", "\n".join([*names, ""]))
+    if self.devices.is_first:
+      names = self._train_split.class_names
+      workdir_lib.write_text(self.workdir / "classes.txt", "\n".join([*names, ""]))
     self._epoch_steps = -(-len(self._train_split) // config.train.batch_size)
     self.num_steps = self._epoch_steps * config.train.num_epochs
     self.task = self._make_task()
@@ -157,10 +158,11 @@ class Run:
     They are suggested once and kept, since weights change them.
     """
     path = self.workdir / "suggested.json"
-    if not path.exists():
+    if self.devices.is_first and not path.exists():
       pictures = inputs.first_pictures(self.config, self._train_split, _SUGGEST_FROM)
       values = build.suggest(self.config, self._backbone, pictures)
       workdir_lib.write_json(path, values)
+    self.devices.wait()
     return json.loads(path.read_text())
 
   @property
