@@ -47,6 +47,8 @@ def main() -> int:
   ) as error:
     logging.debug("Traceback:", exc_info=True)
     return cli.fail(error)
+  if not devices.Devices().is_first:
+    return 0
   if result is None:
     print(f"stopped; the same command continues. Everything is in {workdir}")
     return 0

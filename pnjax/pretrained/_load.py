@@ -152,8 +152,9 @@ def assemble(
 def _sources(
   model: nn.Module, architecture: str, keras: bool
 ) -> dict[_names.Path, _names.Source]:
-  image = jax.ShapeDtypeStruct((1, 224, 224, 3), jnp.float32)
-  tree = jax.eval_shape(model.init, jax.random.key(0), image)
+  tree = jax.eval_shape(
+    lambda: model.init(jax.random.key(0), jnp.zeros((1, 224, 224, 3)))
+  )
   source = _names.keras_source if keras else _names.torchvision_source
   return {
     path: source(architecture, path, leaf.shape)

@@ -18,13 +18,15 @@ _KEEP = 2
 class Checkpoints:
   """Checkpoints in one folder, by step. To be closed, as a context manager."""
 
-  def __init__(self, folder: str | os.PathLike, create: bool = True):
+  def __init__(self, folder: str | os.PathLike, read_only: bool = False):
     self._manager = ocp.CheckpointManager(
       pathlib.Path(folder).absolute(),
       options=ocp.CheckpointManagerOptions(
         preservation_policy=ocp.checkpoint_managers.LatestN(_KEEP),
         enable_async_checkpointing=True,
-        create=create,
+        read_only=read_only,
+        create=not read_only,
+        cleanup_tmp_directories=not read_only,  # What a killed run was writing.
       ),
     )
 

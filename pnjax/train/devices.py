@@ -104,6 +104,11 @@ class Devices:
       return x
     return multihost_utils.process_allgather(jnp.asarray(x), tiled=True)
 
+  def wait(self) -> None:
+    """Waits until all hosts are here, and so for what the first one wrote."""
+    if self.num_hosts > 1:
+      multihost_utils.sync_global_devices("wait")
+
   def agree(self, flag: bool) -> bool:
     """Returns whether any host says yes, the same on all of them."""
     return bool(np.any(self.gather(np.array([flag]))))
@@ -123,6 +128,8 @@ def connect(coordinator: str | None, num_hosts: int | None, host: int | None) ->
     host: number of this host, likewise.
   """
   if coordinator is None:
+    if num_hosts is not None or host is not None:
+      raise ValueError("--num_hosts and --host need --coordinator, which is missing.")
     return
   address = None if coordinator == "auto" else coordinator
   jax.distributed.initialize(address, num_hosts, host)

@@ -104,15 +104,18 @@ class Run:
     _check(config, devices)
     self._train_split, self._test_split = inputs.open_splits(config.dataset)
     self._backbone = build.backbone(config.backbone)
-    workdir_lib.prepare(workdir, config)
+    workdir_lib.prepare(workdir, config, devices)
     path = workdir / "result.json"
     self.result = json.loads(path.read_text()) if path.exists() else None
 
   def start(self, checkpoints: Checkpoints, began: float) -> None:
     """Makes the model, and takes up the last checkpoint if there is one."""
     config = self.config
-    names = self._train_split.class_names
-    workdir_lib.write_text(self.workdir / restore.CLASSES_FILE, "\n".join([*names, ""]))
+    if self.devices.is_first:
+      names = self._train_split.class_names
+      workdir_lib.write_text(
+        self.workdir / restore.CLASSES_FILE, "\n".join([*names, ""])
+      )
     self._epoch_steps = -(-len(self._train_split) // config.train.batch_size)
     self.num_steps = self._epoch_steps * config.train.num_epochs
     self._cached = self._cache() if config.train.cache_features else None
@@ -189,13 +192,14 @@ class Run:
     the config.
     """
     path = self.workdir / restore.MODEL_FILE
-    if not path.exists():
+    if self.devices.is_first and not path.exists():
       pictures = inputs.first_pictures(
         self.config, self._train_split, heads.NUM_PICTURES
       )
       suggested = build.suggest(self.config, self._backbone, pictures)
       model = {"recipe": self._backbone.recipe, "suggested": suggested}
       workdir_lib.write_json(path, model)
+    self.devices.wait()
     return json.loads(path.read_text())["suggested"]
 
   @property

@@ -97,7 +97,7 @@ def load(workdir: str | os.PathLike) -> Trained:
   """
   workdir = pathlib.Path(workdir)
   config = workdir_lib.read_config(workdir)
-  with Checkpoints(workdir / "checkpoints", create=False) as checkpoints:
+  with Checkpoints(workdir / "checkpoints", read_only=True) as checkpoints:
     step = checkpoints.latest_step
     if step is None:
       raise FileNotFoundError(f"{workdir} has no checkpoint yet.")

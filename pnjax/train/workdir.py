@@ -14,13 +14,21 @@ import ml_collections
 import optax
 
 import pnjax
+from pnjax.train.devices import Devices
 
 # Fields that change where and how fast a run is computed, but not what comes out.
 _IRRELEVANT = ("dataset.data_dir", "train.num_threads")
 
 
-def prepare(workdir: str | os.PathLike, config: ml_collections.ConfigDict) -> None:
+def prepare(
+  workdir: str | os.PathLike, config: ml_collections.ConfigDict, devices: Devices
+) -> None:
   """Makes the folder and keeps the config in it.
+
+  Args:
+    workdir: the folder, the same for all hosts.
+    config: of the run.
+    devices: of the run; the first host writes.
 
   Raises:
     OSError: it cannot be written to.
@@ -35,10 +43,10 @@ def prepare(workdir: str | os.PathLike, config: ml_collections.ConfigDict) -> No
     raise OSError(f"the workdir {workdir} cannot be written to: {error}.") from error
   fields = json.loads(json.dumps(config.to_dict()))
   path = workdir / "config.json"
-  if path.exists():
-    _compare(json.loads(path.read_text()), fields, workdir)
-  elif jax.process_index() == 0:
+  if devices.is_first and not path.exists():
     write_json(path, fields)
+  devices.wait()
+  _compare(json.loads(path.read_text()), fields, workdir)
 
 
 def _compare(old: dict, new: dict, workdir: pathlib.Path) -> None:

@@ -1,0 +1,135 @@
+"""What `python -m experiments.main` says, in a process of its own."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from experiments.configs import methods
+from tests.train import runs
+
+DEMO = "experiments/configs/demo.py"
+
+
+def run(*args, **environment):
+  return subprocess.run(
+    [sys.executable, "-m", "experiments.main", *map(str, args)],
+    cwd=runs.ROOT,
+    env={**os.environ, **environment},
+    capture_output=True,
+    text=True,
+    timeout=300,
+  )
+
+
+def error_of(*args, **environment):
+  """The line of a command that fails."""
+  done = run(*args, **environment)
+  assert (done.returncode, done.stdout) == (1, "")
+  (line,) = done.stderr.splitlines()
+  assert line.startswith("error: ")
+  return line
+
+
+def test_help_has_an_example_and_the_flags_of_the_command_only():
+  done = run("--help")
+  lines = done.stdout.splitlines()
+  assert lines[0] == "Trains and evaluates a classifier from a config."
+  assert any(line.strip().startswith("python -m experiments.main") for line in lines)
+  flags = [x.split(":")[0].strip() for x in lines if x.startswith("  --")]
+  assert flags == ["--config", "--coordinator", "--host", "--num_hosts", "--workdir"]
+  assert len(lines) < 30
+  assert max(map(len, lines)) <= 88
+  assert done.stderr == ""
+
+
+def test_help_does_not_wait_for_jax():
+  done = subprocess.run(
+    [sys.executable, "-X", "importtime", "-m", "experiments.main", "--help"],
+    cwd=runs.ROOT,
+    capture_output=True,
+    text=True,
+  )
+  imported = {line.split("|")[-1].strip() for line in done.stderr.splitlines()}
+  assert "ml_collections" in imported
+  assert not imported & {"jax", "matplotlib", "orbax", "tensorflow_datasets", "torch"}
+
+
+def test_a_mistyped_method_lists_the_known_ones(tmp_path):
+  line = error_of(f"--config={DEMO}:sop_sigmee", f"--workdir={tmp_path / 'run'}")
+  assert "the method is 'sop_sigmee'" in line
+  assert all(name in line for name in methods.METHODS)
+
+
+@pytest.mark.parametrize(
+  ("args", "message"),
+  [
+    ([], "--config and --workdir must be given"),
+    ([f"--config={DEMO}"], "--workdir must be given"),
+    (["--config=demo.py", "--workdir=x"], "there is no file demo.py"),
+    ([f"--config={DEMO}:sop,vgg"], "'vgg', expected one of resnet50, alexnet"),
+    (
+      [f"--config={DEMO}", "--config.train.epochs=3"],
+      "config.train has no field 'epochs', expected one of accumulate, batch_size, ",
+    ),
+    (
+      [f"--config={DEMO}", "--config.trian.num_epochs=3"],
+      "config has no field 'trian', expected one of backbone, dataset, head, optim, ",
+    ),
+    ([f"--config={DEMO}", "--config.seed.x=3"], "config.seed is a field"),
+    ([f"--config={DEMO}", "--config.train.num_epochs=many"], "num_epochs=many"),
+    (["--wrokdir=x"], "'wrokdir'. Did you mean: workdir"),
+    ([f"--config={DEMO}", "--workdir=x", "more"], "got 'more' besides flags"),
+  ],
+)
+def test_flags_that_cannot_be_used(args, message):
+  assert message in error_of(*args)
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory):
+  return runs.prepare(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture
+def misfit(tmp_path):
+  path = tmp_path / "misfit.npz"
+  np.savez(path, **{"features.0.weight": np.zeros((64, 3, 5, 5), np.float32)})
+  return path
+
+
+@pytest.mark.parametrize(
+  ("args", "message"),
+  [
+    (["--config.dataset.name=fmd"], "does not exist; prepare it with `python -m"),
+    (
+      [
+        "--config.backbone.name=alexnet",
+        "--config.backbone.batch_statistics=False",
+        "--config.backbone.weights={misfit}",
+        "--config.backbone.recipe=alexnet_torchvision",
+      ],
+      "features.0.weight: float32[64, 3, 5, 5], expected floating [64, 3, 11, 11]",
+    ),
+    (["--workdir={misfit}/run"], "misfit.npz/run cannot be written to"),
+    (["--config.dataset.num_classes=7"], "num_classes is 7, but folder has 3 classes"),
+  ],
+  ids=["dataset", "weights", "workdir", "classes"],
+)
+def test_what_cannot_be_run_is_said_before_anything_is_compiled(
+  args, message, misfit, data_dir, tmp_path
+):
+  line = error_of(
+    f"--config={DEMO}",
+    "--config.dataset.name=folder",
+    f"--config.dataset.data_dir={data_dir}",
+    f"--workdir={tmp_path / 'run'}",
+    *(arg.format(misfit=misfit) for arg in args),
+    **runs.caching(tmp_path / "compiled"),
+  )
+  assert message in line
+  assert not (tmp_path / "run").exists()
+  compiled = tmp_path / "compiled"
+  assert not compiled.exists() or not list(compiled.iterdir())

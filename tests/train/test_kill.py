@@ -1,0 +1,113 @@
+"""Runs that are killed or stopped, and continued by the same command."""
+
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+
+from tests.train import runs
+
+
+@pytest.fixture(scope="module", params=[8])
+def num_epochs(request):
+  return request.param
+
+
+@pytest.fixture(scope="module")
+def start(data_dir, num_epochs, tmp_path_factory, compilation_cache):
+  """Starts the command that begins or continues a run in a folder."""
+  config = runs.make_config(data_dir)
+  config.train.num_epochs = num_epochs
+  file = runs.write_config(config, tmp_path_factory.mktemp("config") / "config.py")
+  return lambda workdir: runs.start(
+    f"--config={file}", f"--workdir={workdir}", compilation_cache=compilation_cache
+  )
+
+
+@pytest.fixture(scope="module")
+def whole(start, tmp_path_factory):
+  """The folder of a run that nothing disturbs."""
+  workdir = tmp_path_factory.mktemp("whole")
+  runs.finish(start(workdir))
+  return workdir
+
+
+@pytest.mark.parametrize(
+  ("num_epochs", "moments"),
+  [
+    (8, ["in a save", "later"]),
+    pytest.param(
+      24,
+      ["early", "in a save", "later", "early", "later"] * 2,
+      marks=pytest.mark.slow,
+    ),
+  ],
+  indirect=["num_epochs"],
+  ids=["twice", "ten times"],
+)
+def test_a_killed_run_continues_to_the_same_numbers(
+  moments, start, whole, tmp_path, rng
+):
+  checkpoints = tmp_path / "checkpoints"
+  for moment in moments:
+    process = start(tmp_path)
+    try:
+      _wait_for(moment, process, checkpoints, rng)
+      assert process.poll() is None, process.communicate()
+    finally:
+      process.kill()
+      process.communicate()
+    assert _incomplete(checkpoints) or moment != "in a save"
+  runs.finish(start(tmp_path))
+  assert not _incomplete(checkpoints)
+  runs.assert_same_run(tmp_path, whole)
+  assert _measures(tmp_path) == _measures(whole)
+
+
+def _wait_for(moment, process, checkpoints, rng):
+  """Returns at some moment of a run's life."""
+  if moment == "early":  # While it imports, or takes up the last checkpoint.
+    time.sleep(rng.uniform(0, 6))
+    return
+  target = _newest(checkpoints) + 3 * rng.integers(1, 3)
+  deadline = time.monotonic() + runs.PATIENCE
+  while process.poll() is None and _newest(checkpoints) < target:
+    assert time.monotonic() < deadline, "no checkpoint is written"
+    time.sleep(1e-3)
+  if moment == "later":
+    time.sleep(rng.uniform(0, 0.1))
+
+
+def _newest(checkpoints):
+  """The last step of which a save was begun."""
+  names = os.listdir(checkpoints) if checkpoints.exists() else []
+  return max((int(name.split(".")[0]) for name in names), default=0)
+
+
+def _incomplete(checkpoints):
+  """Saves that were begun and not ended."""
+  names = os.listdir(checkpoints) if checkpoints.exists() else []
+  return [name for name in names if not name.isdecimal()]
+
+
+def _measures(workdir):
+  result = runs.result(workdir)
+  predictions = np.load(workdir / "predictions.npz")["prediction"].tolist()
+  return [result[name] for name in ("top1", "loss", "per_class")], predictions
+
+
+def test_ctrl_c_leaves_a_run_that_continues(start, whole, tmp_path):
+  process = start(tmp_path)
+  assert "24 images to learn from" in process.stdout.readline()
+  process.send_signal(signal.SIGINT)
+  (output,) = runs.finish(process)
+  assert output.endswith(
+    f"stopped; the same command continues. Everything is in {tmp_path}\n"
+  )
+  assert not (tmp_path / "result.json").exists()
+  (output,) = runs.finish(start(tmp_path))
+  assert "\r" not in output
+  assert "\x1b" not in output
+  runs.assert_same_run(tmp_path, whole)
