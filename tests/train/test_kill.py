@@ -10,17 +10,16 @@ import pytest
 from tests.train import runs
 
 
-@pytest.fixture(scope="module", params=[8])
-def num_epochs(request):
-  return request.param
-
-
 @pytest.fixture(scope="module")
-def start(data_dir, num_epochs, tmp_path_factory, compilation_cache):
+def start(data_dir, tmp_path_factory, compilation_cache):
   """Starts the command that begins or continues a run in a folder."""
+  return _starter(8, data_dir, tmp_path_factory.mktemp("config"), compilation_cache)
+
+
+def _starter(num_epochs, data_dir, folder, compilation_cache):
   config = runs.make_config(data_dir)
   config.train.num_epochs = num_epochs
-  file = runs.write_config(config, tmp_path_factory.mktemp("config") / "config.py")
+  file = runs.write_config(config, folder / "config.py")
   return lambda workdir: runs.start(
     f"--config={file}", f"--workdir={workdir}", compilation_cache=compilation_cache
   )
@@ -34,25 +33,25 @@ def whole(start, tmp_path_factory):
   return workdir
 
 
-@pytest.mark.parametrize(
-  ("num_epochs", "moments"),
-  [
-    (8, ["in a save", "later"]),
-    pytest.param(
-      24,
-      ["early", "in a save", "later", "early", "later"] * 2,
-      marks=pytest.mark.slow,
-    ),
-  ],
-  indirect=["num_epochs"],
-  ids=["twice", "ten times"],
-)
-def test_a_killed_run_continues_to_the_same_numbers(
-  moments, start, whole, tmp_path, rng
-):
-  checkpoints = tmp_path / "checkpoints"
+def test_a_killed_run_continues_to_the_same_numbers(start, whole, tmp_path, rng):
+  _kill(["in a save", "later"], start, tmp_path, rng)
+  _assert_continues(start, tmp_path, whole)
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_ten_times(data_dir, tmp_path, compilation_cache, rng):
+  start = _starter(24, data_dir, tmp_path, compilation_cache)
+  runs.finish(start(tmp_path / "whole"))
+  moments = ["early", "in a save", "later", "early", "later"] * 2
+  _kill(moments, start, tmp_path / "killed", rng)
+  _assert_continues(start, tmp_path / "killed", tmp_path / "whole")
+
+
+def _kill(moments, start, workdir, rng):
+  """Starts a run again and again, and kills it at these moments of its life."""
+  checkpoints = workdir / "checkpoints"
   for moment in moments:
-    process = start(tmp_path)
+    process = start(workdir)
     try:
       _wait_for(moment, process, checkpoints, rng)
       assert process.poll() is None, process.communicate()
@@ -60,16 +59,19 @@ def test_a_killed_run_continues_to_the_same_numbers(
       process.kill()
       process.communicate()
     assert _incomplete(checkpoints) or moment != "in a save"
-  runs.finish(start(tmp_path))
-  assert not _incomplete(checkpoints)
-  runs.assert_same_run(tmp_path, whole)
-  assert _measures(tmp_path) == _measures(whole)
+
+
+def _assert_continues(start, workdir, whole):
+  runs.finish(start(workdir))
+  assert not _incomplete(workdir / "checkpoints")
+  runs.assert_same_run(workdir, whole)
+  assert _measures(workdir) == _measures(whole)
 
 
 def _wait_for(moment, process, checkpoints, rng):
   """Returns at some moment of a run's life."""
   if moment == "early":  # While it imports, or takes up the last checkpoint.
-    time.sleep(rng.uniform(0, 6))
+    time.sleep(rng.uniform(0, 4))
     return
   target = _newest(checkpoints) + 3 * rng.integers(1, 3)
   deadline = time.monotonic() + runs.PATIENCE
