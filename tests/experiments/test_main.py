@@ -124,6 +124,7 @@ def test_what_cannot_be_run_is_said_before_anything_is_compiled(
   line = error_of(
     f"--config={DEMO}",
     "--config.dataset.name=folder",
+    "--config.dataset.num_classes=3",
     f"--config.dataset.data_dir={data_dir}",
     f"--workdir={tmp_path / 'run'}",
     *(arg.format(misfit=misfit) for arg in args),

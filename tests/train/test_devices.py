@@ -45,12 +45,14 @@ def assert_same_outcome(actual, expected):
   )
 
 
+@pytest.mark.slow
 def test_four_devices(start, alone, tmp_path):
   (output,) = runs.finish(start(tmp_path, num_devices=4))
   assert "on 4 × cpu" in output
   assert_same_outcome(tmp_path, alone)
 
 
+@pytest.mark.slow
 def test_two_hosts_of_which_one_is_stopped(start, alone, tmp_path):
   first, second = _start_hosts(start, tmp_path)
   while "2 hosts" not in (line := first.stdout.readline()):

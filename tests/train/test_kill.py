@@ -9,6 +9,8 @@ import pytest
 
 from tests.train import runs
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def start(data_dir, tmp_path_factory, compilation_cache):
@@ -33,12 +35,6 @@ def whole(start, tmp_path_factory):
   return workdir
 
 
-def test_a_killed_run_continues_to_the_same_numbers(start, whole, tmp_path, rng):
-  _kill(["in a save", "later"], start, tmp_path, rng)
-  _assert_continues(start, tmp_path, whole)
-
-
-@pytest.mark.slow
 def test_a_run_that_is_killed_ten_times(data_dir, tmp_path, compilation_cache, rng):
   start = _starter(24, data_dir, tmp_path, compilation_cache)
   runs.finish(start(tmp_path / "whole"))

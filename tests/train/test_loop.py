@@ -2,14 +2,17 @@ import json
 import os
 import signal
 
+from flax import traverse_util
 import jax
 import numpy as np
 import pytest
 
 from experiments.configs import methods
 from pnjax import train
+from pnjax.train import build
 from pnjax.train import loop
 from pnjax.train import records
+from pnjax.train import restore
 from pnjax.train import step as step_lib
 from tests.train.runs import assert_same_losses
 from tests.train.runs import assert_same_run
@@ -52,9 +55,8 @@ def test_a_finished_run_is_not_run_again(config, tmp_path, monkeypatch):
   assert run(config, tmp_path) == result
 
 
-@pytest.mark.parametrize("batch_size", [6, 7])  # Seven are padded and masked.
-def test_devices_do_not_change_the_losses(config, tmp_path, batch_size):
-  config.train.batch_size = batch_size
+def test_devices_do_not_change_the_losses(config, tmp_path):
+  config.train.batch_size = 7  # Padded and masked on two devices.
   run(config, tmp_path / "one", num_devices=1)
   run(config, tmp_path / "two", num_devices=2)
   assert_same_losses(tmp_path / "one", tmp_path / "two", rtol=1e-5)
@@ -67,7 +69,7 @@ def test_accumulation_does_not_change_the_losses(config, tmp_path):
   assert_same_losses(tmp_path / "whole", tmp_path / "parts", rtol=1e-5)
 
 
-@pytest.mark.parametrize("step", [1, 3, 4])
+@pytest.mark.parametrize("step", [1, 3])  # In the midst, and where it evaluates.
 def test_a_stopped_run_continues_to_the_same_numbers(
   config, tmp_path, monkeypatch, step
 ):
@@ -191,23 +193,27 @@ def test_a_workdir_that_cannot_be_written_to(config, tmp_path):
     run(config, tmp_path / "file" / "run")
 
 
-@pytest.mark.parametrize("freeze", ["all", "last_stage", "last_two_convs", "backbone"])
-def test_frozen_layers_stay(config, tmp_path, freeze):
-  config.train.freeze = freeze
+def test_frozen_layers_stay(config, tmp_path):
+  config.train.freeze = "last_two_convs"
   config.train.num_epochs = 1
   run(config, tmp_path)
   tree = parameters(tmp_path)
-  learned = {name.split("/")[1] for name in tree if name.startswith("learned/")}
-  assert "head.kernel" in learned
-  assert ("backbone.conv1.kernel" in learned) == (freeze == "all")
-  assert ("backbone.layer2.block0.conv1.kernel" in learned) == (
-    freeze in ("all", "last_stage")
+  fresh = build.initialize(
+    restore.load(tmp_path).model, build.without_weights(config.backbone), 32, seed=0
   )
-  assert ("backbone.layer2.block0.conv3.kernel" in learned) == (freeze != "backbone")
+  for path, x in traverse_util.flatten_dict(fresh["params"], sep=".").items():
+    is_frozen = f"frozen/{path}" in tree
+    trained = tree[f"frozen/{path}" if is_frozen else f"learned/{path}"]
+    if is_frozen:
+      np.testing.assert_array_equal(trained, x, err_msg=path)
+    elif path.endswith("kernel"):
+      assert np.any(trained != x), path
+  assert "frozen/backbone.conv1.kernel" in tree
+  assert "learned/backbone.layer2.block0.conv3.kernel" in tree
 
 
 @pytest.mark.parametrize(
-  "method", ["baseline", "fop_asinhe", "sop", "sop_maxexp", "sop_sc_spec_gamma"]
+  "method", ["baseline", "fop_asinhe", "sop_maxexp", "sop_sc_spec_gamma"]
 )
 def test_methods_run_and_suggest_what_is_left_open(config, tmp_path, method):
   config.head.eta_prime = None
