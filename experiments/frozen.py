@@ -117,7 +117,7 @@ def kernel(
   def pool(maps: jax.Array) -> jax.Array:
     return model.apply({}, maps.astype(jnp.float32), method="pool")
 
-  with tqdm.tqdm(desc=label, unit=" images", leave=False) as bar:
+  with tqdm.tqdm(desc=label, unit=" images", leave=False, disable=None) as bar:
     return kernel_lib.pairwise(pool, frozen.maps, frozen.num_learned, bar.update)
 
 

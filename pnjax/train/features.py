@@ -98,7 +98,9 @@ def _compute(
     resize=config.dataset.resize,
     num_threads=config.train.num_threads,
   )
-  with tqdm.tqdm(total=len(split), unit=" images", desc="features") as bar:
+  with tqdm.tqdm(
+    total=len(split), unit=" images", desc="features", disable=None
+  ) as bar:
     for batch in batches:
       index, mask = batch.pop("index"), batch["mask"]
       _, maps = step(variables, devices.shard(batch))

@@ -353,5 +353,9 @@ def _check(config: ml_collections.ConfigDict, devices: Devices) -> None:
   freezing.learns([], config.backbone.name, train.freeze)
   optimizer.make(config.optim, optimizer.learning_rate(config.optim, 1, 1))
   heads.check(config.head)
+  if train.cache_features and devices.num_hosts > 1:
+    raise ValueError(
+      f"train.cache_features is True on {devices.num_hosts} hosts, expected one host."
+    )
   if train.cache_features:
     freezing.last_frozen_stage(config.backbone.name, train.freeze)
