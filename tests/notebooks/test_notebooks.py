@@ -8,7 +8,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
 FOLDER = ROOT / "notebooks"
-NAMES = ("operators",)
+NAMES = ("operators", "cooccurrence_detector")
 
 MAX_SECONDS = 120
 
