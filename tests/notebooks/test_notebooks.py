@@ -8,7 +8,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
 FOLDER = ROOT / "notebooks"
-NAMES = ("operators", "cooccurrence_detector")
+NAMES = ("operators", "cooccurrence_detector", "spatial_coordinates")
 
 MAX_SECONDS = 120
 
