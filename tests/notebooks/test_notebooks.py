@@ -8,7 +8,13 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
 FOLDER = ROOT / "notebooks"
-NAMES = ("operators", "cooccurrence_detector", "spatial_coordinates")
+NAMES = (
+  "operators",
+  "cooccurrence_detector",
+  "spatial_coordinates",
+  "your_own_backbone",
+)
+SLOW = ("your_own_backbone",)
 
 MAX_SECONDS = 120
 
@@ -47,7 +53,10 @@ def test_notebook_is_committed_without_outputs(name):
       assert cell.execution_count is None, cell.id
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+  "name",
+  [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in NAMES],
+)
 def test_notebook_runs(name, monkeypatch):
   # As in a clone where `pip install -e .` was run.
   monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
