@@ -3,8 +3,8 @@ import json
 import numpy as np
 import pytest
 
-from experiments import sweep
-from experiments import table
+from experiments import sweeps
+from experiments import tables
 from experiments.configs import methods
 
 ROWS = ("fop", "sop_sc_sigme", "sop_sc_spec_maxexp")
@@ -24,7 +24,7 @@ def config_of(frozen_config):
 
 def make(config_of, workdir, **kwargs):
   arguments = {"rows": ROWS, "splits": ["train"], "cache": workdir / "cache"}
-  return table.make(config_of, workdir, **(arguments | kwargs))
+  return tables.make(config_of, workdir, **(arguments | kwargs))
 
 
 def test_table_has_all_rows(config_of, tmp_path, capsys):
@@ -42,7 +42,7 @@ def test_table_has_all_rows(config_of, tmp_path, capsys):
 
 def test_rows_that_are_done_are_not_computed_again(config_of, tmp_path, monkeypatch):
   made = make(config_of, tmp_path)
-  monkeypatch.setattr(table.frozen_lib, "kernel", None)
+  monkeypatch.setattr(tables.frozen_lib, "kernel", None)
   assert make(config_of, tmp_path) == made
 
   def other(method):
@@ -75,23 +75,23 @@ def test_gain_is_paired():
     return {"outcomes": [{"right": right} for right in splits]}
 
   worse, better = [1, 0, 0, 1], [1, 1, 0, 1]
-  single = table._gain(row(better), row(worse))
+  single = tables._gain(row(better), row(worse))
   assert single["mean"] == 25
   assert 0 <= single["low"] <= 25 <= single["high"] <= 100
-  several = table._gain(row(better, better), row(worse, worse))
+  several = tables._gain(row(better, better), row(worse, worse))
   assert several == {"mean": 25, "low": 25, "high": 25}
 
 
 def test_sweep_uses_training_pictures_only(config_of, tmp_path, monkeypatch):
   seen = []
-  kernel = sweep.frozen_lib.kernel
+  kernel = sweeps.frozen_lib.kernel
 
   def watched(config, frozen, *args):
     seen.append(len(frozen.labels))
     return kernel(config, frozen, *args)
 
-  monkeypatch.setattr(sweep.frozen_lib, "kernel", watched)
-  made = sweep.make(
+  monkeypatch.setattr(sweeps.frozen_lib, "kernel", watched)
+  made = sweeps.make(
     config_of("sop_sc_sigme"),
     tmp_path,
     param="head.eta_prime",
@@ -108,12 +108,12 @@ def test_sweep_uses_training_pictures_only(config_of, tmp_path, monkeypatch):
 
 def test_sweep_of_an_unknown_field(config_of, tmp_path):
   with pytest.raises(ValueError, match=r"--param is 'head\.betta', expected one of"):
-    sweep.make(config_of("sop"), tmp_path, param="head.betta", values=[0.0])
+    sweeps.make(config_of("sop"), tmp_path, param="head.betta", values=[0.0])
 
 
 def test_folds_are_even_and_fixed():
   labels = np.repeat(np.arange(7), [5, 5, 5, 4, 6, 5, 5])
-  folds = sweep.split_into_folds(labels, 5, seed=0)
+  folds = sweeps.split_into_folds(labels, 5, seed=0)
   np.testing.assert_array_equal(np.bincount(folds), [7] * 5)
   assert max(np.bincount(folds[labels == 0])) == 1
-  np.testing.assert_array_equal(folds, sweep.split_into_folds(labels, 5, seed=0))
+  np.testing.assert_array_equal(folds, sweeps.split_into_folds(labels, 5, seed=0))

@@ -1,0 +1,176 @@
+"""Sweeps of a parameter: their points, computed or kept, and how they are written."""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import json
+import os
+import pathlib
+from typing import Any
+
+from matplotlib.figure import Figure
+import ml_collections
+import numpy as np
+
+from experiments import frozen as frozen_lib
+from pnjax.train import heads
+from pnjax.train import workdir as workdir_lib
+
+SUGGESTED = "suggested"
+
+
+def make(
+  config: ml_collections.ConfigDict,
+  workdir: str | os.PathLike,
+  *,
+  param: str,
+  values: Sequence[float | str],
+  num_folds: int = 5,
+  cache: str | None = None,
+) -> dict[str, Any]:
+  """Evaluates the values that are missing, and writes the outcome.
+
+  Args:
+    config: of a method.
+    workdir: folder for the outcome.
+    param: field of the config that belongs to its head.
+    values: of the field.
+    num_folds: folds of the training pictures.
+    cache: folder of cached features.
+
+  Returns:
+    What `sweep.json` holds.
+  """
+  workdir = pathlib.Path(workdir)
+  group, _, name = param.partition(".")
+  if group != "head" or name not in config.head:
+    known = ", ".join(f"head.{field}" for field in sorted(config.head))
+    raise ValueError(f"--param is {param!r}, expected one of {known}.")
+  workdir.mkdir(parents=True, exist_ok=True)
+  frozen = frozen_lib.load(config, [config.dataset.split], cache)
+  frozen = frozen.learned_only()
+  folds = split_into_folds(frozen.labels, num_folds, config.seed)
+  points = []
+  for value in values:
+    point = _point(config, name, value, frozen, folds, workdir)
+    points.append(point)
+    print(_line(name, point), flush=True)
+  best = max(points, key=lambda point: point["mean"])
+  sweep = {
+    "param": param,
+    "dataset": config.dataset.name,
+    "backbone": config.backbone.name,
+    "split": config.dataset.split,
+    "num_folds": num_folds,
+    "points": points,
+    "best": best["used"],
+    "config": config.to_dict(),
+    **workdir_lib.environment(),
+  }
+  workdir_lib.write_json(workdir / "sweep.json", sweep)
+  workdir_lib.write_text(workdir / "sweep.md", _markdown(sweep))
+  _draw(sweep, workdir / "sweep.png")
+  print(f"best: {param} = {best['used']:g}; written to {workdir}/sweep.md, .json, .png")
+  return sweep
+
+
+def split_into_folds(labels: np.ndarray, num_folds: int, seed: int) -> np.ndarray:
+  """Returns the number of the fold of each example; classes are spread evenly."""
+  rng = np.random.default_rng(seed)
+  folds = np.empty(len(labels), int)
+  start = 0
+  for label in np.unique(labels):
+    members = rng.permutation(np.flatnonzero(labels == label))
+    # Classes begin with different folds, so that the folds are of equal size.
+    folds[members] = (start + np.arange(len(members))) % num_folds
+    start += len(members)
+  return folds
+
+
+def _point(config, name, value, frozen, folds, workdir) -> dict[str, Any]:
+  """Returns the accuracies of a value from its file, or computes them."""
+  config = config.copy_and_resolve_references()
+  with config.ignore_type():
+    config.head[name] = None if value == SUGGESTED else _typed(name, value)
+  heads.check(config.head)
+  suggested = frozen_lib.suggest(config, frozen)
+  used = suggested[name] if value == SUGGESTED else value
+  asked = {"value": value, "head": config.head.to_dict(), "suggested": suggested}
+  asked = json.loads(json.dumps(asked))
+  path = workdir / "points" / f"{name}-{value}.json"
+  if path.exists():
+    point = json.loads(path.read_text())
+    if {key: point[key] for key in asked} == asked:
+      return point
+  kernel = frozen_lib.kernel(config, frozen, suggested, f"{name}={value}")
+  accuracies = []
+  for fold in range(folds.max() + 1):
+    train, test = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
+    predictions, _ = frozen_lib.classify(
+      kernel, frozen.labels, frozen.num_classes, train, test
+    )
+    accuracies.append(100 * float(np.mean(predictions == frozen.labels[test])))
+  point = {
+    **asked,
+    "used": used,
+    "accuracies": accuracies,
+    "mean": float(np.mean(accuracies)),
+    "deviation": float(np.std(accuracies, ddof=1)),
+  }
+  path.parent.mkdir(exist_ok=True)
+  workdir_lib.write_json(path, point)
+  return point
+
+
+def _typed(name: str, value: float) -> float | int:
+  return int(value) if name in ("num_pivots", "reduction", "rank") else value
+
+
+def _line(name: str, point: Mapping[str, Any]) -> str:
+  label = f"{name} = {point['used']:g}"
+  label += " (suggested)" if point["value"] == SUGGESTED else ""
+  return f"{label:30} {point['mean']:.2f} ± {point['deviation']:.2f}"
+
+
+def _markdown(sweep: Mapping[str, Any]) -> str:
+  lines = [
+    f"| {sweep['param']} | top-1, %, of {sweep['num_folds']} folds |",
+    "|---|---:|",
+  ]
+  for point in sweep["points"]:
+    label = f"{point['used']:g}"
+    label += " (suggested)" if point["value"] == SUGGESTED else ""
+    figure = f"{point['mean']:.2f} ± {point['deviation']:.2f}"
+    lines.append(
+      f"| {label} | {f'**{figure}**' if point['used'] == sweep['best'] else figure} |"
+    )
+  text = (
+    f"{sweep['dataset']}, {sweep['backbone']}, frozen, training pictures "
+    f"({sweep['split']}) only; ± is the deviation over folds."
+  )
+  return "\n".join([*lines, "", text, ""])
+
+
+def _draw(sweep: Mapping[str, Any], path: pathlib.Path) -> None:
+  figure = Figure(figsize=(5, 3.5), layout="constrained")
+  ax = figure.subplots()
+  given = sorted(
+    (p for p in sweep["points"] if p["value"] != SUGGESTED), key=lambda p: p["used"]
+  )
+  errors = [p["deviation"] / np.sqrt(sweep["num_folds"]) for p in given]
+  used, means = [p["used"] for p in given], [p["mean"] for p in given]
+  if given:
+    ax.errorbar(used, means, errors, marker="o", capsize=3, color="#4878a8")
+  for point in sweep["points"]:
+    if point["value"] == SUGGESTED:
+      ax.plot(point["used"], point["mean"], "D", color="#d1605e", label="suggested")
+      ax.legend(frameon=False)
+  if given and min(used) > 0 and max(used) / min(used) > 20:
+    ax.set_xscale("log")
+  ax.set(
+    xlabel=sweep["param"],
+    ylabel="top-1, %, cross-validated",
+    title=f"{sweep['dataset']}, {sweep['backbone']}",
+  )
+  ax.grid(alpha=0.3)
+  ax.spines[["top", "right"]].set_visible(False)
+  figure.savefig(path, dpi=120)
