@@ -15,8 +15,8 @@ from ml_collections import config_flags
 # Flags that are defined here belong to the command that asks for them, and to its help.
 flags.disclaim_key_flags()
 
-# What shells report of a command that Ctrl-C ended.
-_INTERRUPTED = 130
+# What shells report of a command that Ctrl-C ended; one behind it is not to run.
+INTERRUPTED = 130
 
 
 def define_config() -> flags.FlagHolder[ml_collections.ConfigDict]:
@@ -55,7 +55,7 @@ def _interruptible(main: Callable[[], int]) -> int:
     return main()
   except KeyboardInterrupt:
     fail("interrupted.")
-    return _INTERRUPTED
+    return INTERRUPTED
 
 
 def _parse(argv: Sequence[str], required: Sequence[str]) -> list[str]:

@@ -51,7 +51,7 @@ def main() -> int:
     return 0
   if result is None:
     print(f"stopped; the same command continues. Everything is in {workdir}")
-    return 0
+    return cli.INTERRUPTED
   curves.draw(workdir)
   print(
     f"top-1 {result['top1']:.2%}, mean per class {result['mean_per_class']:.2%} on "

@@ -23,9 +23,12 @@ def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command; returns its exit status."""
   args = _parse(argv)
   # Imported here, so that --help and a mistyped flag are answered at once.
+  from absl import logging
+
   from experiments import cli
   from pnjax.train import restore
 
+  logging.set_verbosity(logging.ERROR)
   try:
     paths = list(_pictures(args.pictures))
     trained = restore.load(args.workdir)

@@ -48,8 +48,11 @@ def main(argv: Sequence[str] | None = None) -> int:
   """Runs the command; returns its exit status."""
   args = _parse(argv)
   # Imported here, so that --help and a mistyped flag are answered at once.
+  from absl import logging
+
   from experiments import cli
 
+  logging.set_verbosity(logging.ERROR)
   try:
     runs = [read_run(workdir) for workdir in args.workdir]
     output = args.output or args.workdir[0] / "report.html"

@@ -137,8 +137,8 @@ def fetch(
     except (ImportError, Unavailable) as error:
       print(error, file=sys.stderr)
   raise Unavailable(
-    f"no source of {network} can be reached; get one of the files elsewhere and "
-    "pass it as --source."
+    f"no source of {network} can be reached; get one of the files elsewhere and run "
+    f"`python -m experiments.weights fetch {network} --source=FILE`."
   )
 
 

@@ -5,9 +5,11 @@ picture, `[B, P, H, W, d]`; or the tokens of a transformer, `[B, N, d]`.
 """
 
 from collections.abc import Iterable
+import math
 
 from flax import linen as nn
 import jax
+from jax import lax
 import jax.numpy as jnp
 
 from pnjax import ops
@@ -107,10 +109,22 @@ class Pooling(nn.Module):
           f"{self.power_norm!r} does not use it"
           + (f" (it uses `{used}`)." if used else ".")
         )
+    if not self.rectify and self._needs_nonnegative():
+      raise ValueError(
+        f"`rectify` is False, expected True for {self.power_norm}, which is not "
+        "defined for negative features. Use 'asinhe' or 'sigme'."
+      )
+    if isinstance(self.learnable, str):
+      raise ValueError(
+        f"`learnable` is {self.learnable!r}, expected a tuple: ({self.learnable!r},)."
+      )
     allowed = also_learnable + ((used,) if used else ())
     for name in self.learnable:
       if name not in allowed:
         raise ValueError(f"`learnable` has {name!r}, expected names among {allowed}.")
+
+  def _needs_nonnegative(self) -> bool:
+    return self.power_norm in ("gamma", "maxexp")
 
   def _power_norm_parameter(self) -> jax.Array | float | int:
     name, default = PARAMETERS[self.power_norm]
@@ -218,15 +232,18 @@ class SecondOrderPooling(Pooling):
       x = reduce(x)
     x = self._features(x)
     coordinates = self._coordinates(x)
-    phi = x.reshape(x.shape[0], -1, x.shape[-1])
-    phi = ops.beta_center(phi, jnp.clip(self._learned("beta"), 0, 1))
+    phi = x.reshape(x.shape[0], math.prod(x.shape[1:-1]), x.shape[-1])
+    phi = ops.beta_center(phi, _into_unit_interval(self._learned("beta")))
     if coordinates is None:
       return phi
     return ops.append_coordinates(phi, coordinates)
 
+  def _needs_nonnegative(self) -> bool:
+    return super()._needs_nonnegative() and not self.spectral
+
   def _check_beta(self) -> None:
     centered = self.beta > 0 or "beta" in self.learnable
-    if centered and not self.spectral and self.power_norm in ("gamma", "maxexp"):
+    if centered and self._needs_nonnegative():
       raise ValueError(
         f"`beta` is {self.beta}, expected 0 for element-wise {self.power_norm}: "
         "centered features have negative co-occurrences, for which it is not "
@@ -321,3 +338,11 @@ class SecondOrderPooling(Pooling):
     if bounded and self.is_mutable_collection("intermediates"):
       saturated = jnp.abs(psi) > _SATURATED
       self.sow("intermediates", "saturation", jnp.mean(saturated.astype(jnp.float32)))
+
+
+def _into_unit_interval(beta: jax.Array | float) -> jax.Array | float:
+  """Returns β clipped to 0 to 1, with the derivative of β.
+
+  That of the clipped number is zero outside: a learned β would never come back.
+  """
+  return beta + lax.stop_gradient(jnp.clip(beta, 0, 1) - beta)

@@ -49,12 +49,12 @@ def l2_normalize(x: ArrayLike, axis: int | tuple[int, ...] = -1) -> jax.Array:
   x = _checks.as_floating("x", x)
   z = _checks.upcast(x)
   largest = jnp.max(jnp.abs(z), axis=axis, keepdims=True)
-  nonzero = largest > 0
+  zero = largest == 0  # Not so for NaN, which is to stay one.
   # Squares would leave float32 beyond 1e±19; the largest entry is made 1 first.
-  z = z / lax.stop_gradient(jnp.where(nonzero, largest, 1))
+  z = z / lax.stop_gradient(jnp.where(zero, 1, largest))
   squares = jnp.sum(jnp.square(z), axis=axis, keepdims=True)
-  length = jnp.sqrt(jnp.where(nonzero, squares, 1))
-  return jnp.where(nonzero, z / length, 0).astype(x.dtype)
+  length = jnp.sqrt(jnp.where(zero, 1, squares))
+  return jnp.where(zero, 0, z / length).astype(x.dtype)
 
 
 def matrix_log(m: ArrayLike, lam: ArrayLike) -> jax.Array:

@@ -121,7 +121,7 @@ def triu_vectorize(m: ArrayLike) -> jax.Array:
   m = _checks.as_square("m", m)
   x = _checks.upcast(m)
   dim = m.shape[-1]
-  flat = _off_diagonal_times(math.sqrt(2), x).reshape(*m.shape[:-2], -1)
+  flat = _off_diagonal_times(math.sqrt(2), x).reshape(*m.shape[:-2], dim * dim)
   v = flat.at[..., _triu_positions(dim)].get(**_UNCHECKED)
   return v.astype(m.dtype)
 

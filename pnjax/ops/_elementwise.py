@@ -133,8 +133,8 @@ def centered_sigmoid(x: jax.Array, eta_prime: jax.Array) -> jax.Array:
 
 def positive_power(x: jax.Array, power: jax.Array) -> jax.Array:
   """Returns x^γ, and 0 with derivative 0 where x <= 0."""
-  positive = x > 0
-  return jnp.where(positive, jnp.where(positive, x, 1) ** power, 0)
+  without = x <= 0  # Not so for NaN, which is to stay one.
+  return jnp.where(without, 0, jnp.where(without, 1, x) ** power)
 
 
 @jax.custom_jvp
@@ -157,6 +157,6 @@ def _maxexp_of_probability_jvp(primals, tangents):
 
 def log_complement(p: jax.Array) -> jax.Array:
   """Returns log(1 − p); at p >= 1 the logarithm of the least normal number."""
-  below_one = p < 1
+  certain = p >= 1  # Not so for NaN, which is to stay one.
   floor = jnp.log(jnp.finfo(p.dtype).tiny)
-  return jnp.where(below_one, jnp.log1p(-jnp.where(below_one, p, 0)), floor)
+  return jnp.where(certain, floor, jnp.log1p(-jnp.where(certain, 0, p)))

@@ -26,12 +26,12 @@ def suggest_parameters(phi: ArrayLike) -> dict[str, jax.Array]:
 
   * `alpha`, for `spatial_coordinates`: a third of the mean norm of φ.
   * `eta_prime`, for `sigme` and `spectral_sigme`: takes the 0.9-quantile of the
-    entries |M|/tr M to ½. Element-wise `maxexp` has the same slope at zero with
+    nonzero entries |M|/tr M to ½. Element-wise `maxexp` has the same slope at zero with
     half of it.
   * `eta`, for `spectral_maxexp`: takes the 0.9-quantile of the nonzero
     eigenvalues of M/tr M to ½, at least 1. Round it to use products only.
   * `gamma_prime`, for `asinhe` and `spectral_asinhe`: the reciprocal of the
-    0.9-quantile of the entries |M|, where AsinhE turns from linear to
+    0.9-quantile of the nonzero entries |M|, where AsinhE turns from linear to
     logarithmic.
 
   Quantiles are averaged over images. For features c·φ, `alpha` is c times and
@@ -50,7 +50,7 @@ def suggest_parameters(phi: ArrayLike) -> dict[str, jax.Array]:
   x = _checks.upcast(phi)
   norm = jnp.mean(jnp.linalg.norm(x, axis=-1))
   entry, share, eigenvalue = (
-    jnp.mean(q) for q in lax.map(_quantiles, x.reshape(-1, *x.shape[-2:]))
+    jnp.nanmean(q) for q in lax.map(_quantiles, x.reshape(-1, *x.shape[-2:]))
   )
   return _or_one(
     alpha=norm / 3,
@@ -75,7 +75,7 @@ def suggest_first_order_parameters(mean: ArrayLike) -> dict[str, jax.Array]:
   """
   mean = _checks.as_floating("mean", mean)
   x = jnp.abs(_checks.upcast(mean))
-  entry = jnp.mean(jnp.quantile(x, _QUANTILE, axis=-1))
+  entry = jnp.nanmean(_nonzero_quantile(x, axis=-1))
   share = entry / jnp.mean(jnp.sum(x, axis=-1))
   return _or_one(
     eta_prime=_sigme_slope(entry), eta=_maxexp_slope(share), gamma_prime=1 / entry
@@ -100,13 +100,22 @@ def _or_one(**suggestions: jax.Array) -> dict[str, jax.Array]:
 
 
 def _quantiles(x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-  """Quantiles of |M|, |M|/tr M and of the nonzero eigenvalues of M/tr M."""
+  """Quantiles of |M|, |M|/tr M and the eigenvalues of M/tr M that are not zero."""
   m = _linalg.self_product(x) / x.shape[0]
   shares = _scaling.trace_normalize(m, 0)
   k = _linalg.matmul(x, x.T) if x.shape[0] < x.shape[1] else m
   eigenvalues = jnp.linalg.eigvalsh(_scaling.trace_normalize(k, 0))
+  # Zeros of the decomposition are as large as its rounding.
+  rounding = jnp.finfo(x.dtype).eps * len(k) * jnp.max(eigenvalues)
   return (
-    jnp.quantile(jnp.abs(m), _QUANTILE),
-    jnp.quantile(jnp.abs(shares), _QUANTILE),
-    jnp.quantile(jnp.maximum(eigenvalues, 0), _QUANTILE),
+    _nonzero_quantile(jnp.abs(m)),
+    _nonzero_quantile(jnp.abs(shares)),
+    _nonzero_quantile(eigenvalues, above=rounding),
   )
+
+
+def _nonzero_quantile(
+  x: jax.Array, axis: int | None = None, above: ArrayLike = 0
+) -> jax.Array:
+  """Quantile of the numbers that are larger; NaN if none is."""
+  return jnp.nanquantile(jnp.where(x > above, x, jnp.nan), _QUANTILE, axis=axis)

@@ -56,6 +56,7 @@ class Pretrained:
 
   def features(self, x: ArrayLike) -> jax.Array:
     """Returns the last convolutional map of what `preprocess` returned."""
+    _check_preprocessed(x)
     return _apply(self.model, self.variables, x, "__call__")
 
   def logits(self, x: ArrayLike) -> jax.Array:
@@ -65,7 +66,16 @@ class Pretrained:
         f"These weights of {self.recipe.architecture} came without a classifier, so "
         "they have `features` but no `logits`."
       )
+    _check_preprocessed(x)
     return _apply(self.model, self.variables, x, "logits")
+
+
+def _check_preprocessed(x: ArrayLike) -> None:
+  if jnp.issubdtype(jnp.result_type(x), jnp.integer):
+    raise ValueError(
+      f"`x` has dtype {jnp.result_type(x)}, expected what `preprocess` returned: call "
+      "`features(preprocess(images))`."
+    )
 
 
 @functools.partial(jax.jit, static_argnames=("model", "method"))

@@ -34,6 +34,7 @@ class Progress:
     self._first = self._done = done
     self._total = total
     self._start = self._last_line = time.monotonic()
+    self._is_first = True
 
   def __enter__(self) -> "Progress":
     return self
@@ -43,14 +44,18 @@ class Progress:
 
   @property
   def images_per_second(self) -> float:
-    """Speed since the start."""
+    """Speed since the first images, which wait for the compiler."""
     return (self._done - self._first) / max(time.monotonic() - self._start, 1e-9)
 
   def advance(self, images: int) -> None:
     """Counts images that were done."""
+    now = time.monotonic()
     self._done += images
     self._bar.update(images)
-    now = time.monotonic()
+    if self._is_first:
+      self._is_first = False
+      self._first, self._start = self._done, now
+      return
     if self._bar.disable and now - self._last_line > _SECONDS_BETWEEN_LINES:
       self._last_line = now
       left = (self._total - self._done) / self.images_per_second

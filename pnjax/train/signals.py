@@ -1,6 +1,7 @@
 """Requests to stop, from a job scheduler or from the keyboard."""
 
 import signal
+import sys
 import threading
 
 
@@ -31,3 +32,5 @@ class StopRequest:
     if self._requested and number == signal.SIGINT:
       raise KeyboardInterrupt
     self._requested = True
+    again = "; Ctrl-C again quits at once" if number == signal.SIGINT else ""
+    print(f"\nstopping after this step{again}", file=sys.stderr, flush=True)

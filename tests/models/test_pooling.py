@@ -302,3 +302,34 @@ def test_baselines_have_no_spectral_form():
   pooling = models.SecondOrderPooling(power_norm="signed_sqrt", spectral=True)
   with pytest.raises(ValueError, match="`spectral` is True, but `power_norm` is 'sig"):
     pooling.apply({}, np.ones((1, 2, 2, 3), np.float32))
+
+
+def test_a_learned_beta_comes_back_into_its_interval(rng):
+  pooling = models.SecondOrderPooling(
+    power_norm="sigme", eta_prime=50.0, learnable=("beta",)
+  )
+  x = a_map(rng, 2, 3, 3, 5)
+
+  def value(beta):
+    return jnp.sum(pooling.apply({"params": {"beta": beta}}, x))
+
+  outside, edge = jnp.float32(-0.01), jnp.float32(0)
+  np.testing.assert_allclose(value(outside), value(edge), rtol=1e-6)
+  np.testing.assert_allclose(jax.grad(value)(outside), jax.grad(value)(edge), rtol=1e-5)
+  assert jax.grad(value)(outside) != 0
+
+
+@pytest.mark.parametrize("power_norm", ["gamma", "maxexp"])
+def test_negative_features_are_refused_where_they_are_undefined(rng, power_norm):
+  x = a_map(rng, 2, 3, 3, 5)
+  for layer in (models.FirstOrderPooling, models.SecondOrderPooling):
+    with pytest.raises(ValueError, match="`rectify` is False, expected True"):
+      layer(power_norm=power_norm, rectify=False).apply({}, x)
+  models.SecondOrderPooling(power_norm=power_norm, rectify=False, spectral=True).apply(
+    {}, x
+  )
+
+
+def test_an_empty_batch():
+  pooling = models.SecondOrderPooling(power_norm="sigme", spectral=True)
+  assert pooling.apply({}, jnp.zeros((0, 4, 4, 6))).shape == (0, 21)

@@ -109,3 +109,12 @@ def test_jit_vmap_and_batch_axes_agree(rng, name):
   np.testing.assert_allclose(
     grads[1], jax.jit(jax.grad(loss))(phi[1], parameter), rtol=1e-3, atol=1e-4
   )
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_nan_stays_nan(rng, name):
+  """A broken backbone is not to look healthy."""
+  f, parameter = OPERATORS[name]
+  phi = np.abs(rng.standard_normal((1, 5, 4))).astype(np.float32)
+  phi[0, 0, 0] = np.nan
+  assert jnp.any(jnp.isnan(f(jnp.asarray(phi), jnp.float32(parameter))))

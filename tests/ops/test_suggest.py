@@ -52,3 +52,30 @@ def test_takes_the_quantile_halfway_to_saturation(phi):
 def test_zero_features_give_one(phi):
   suggested = ops.suggest_parameters(jnp.zeros_like(phi))
   assert all(value == 1 for value in suggested.values())
+
+
+def test_zeros_do_not_count(phi):
+  """Channels that never fire and vectors that repeat change nothing."""
+  suggested = ops.suggest_parameters(phi)
+  wide = ops.suggest_parameters(jnp.pad(phi, ((0, 0), (0, 0), (0, 200))))
+  for name, value in suggested.items():
+    np.testing.assert_allclose(wide[name], value, rtol=1e-3, err_msg=name)
+  few = phi[:, :3]
+  repeated = ops.suggest_parameters(jnp.repeat(few, 30, axis=1))
+  np.testing.assert_allclose(
+    repeated["eta"], ops.suggest_parameters(few)["eta"], rtol=1e-3
+  )
+
+
+def test_first_order_parameters_take_the_quantile_halfway(rng):
+  mean = jnp.asarray(np.abs(rng.normal(size=(1, 50))), jnp.float32)
+  suggested = ops.suggest_first_order_parameters(mean)
+  psi = ops.sigme(mean, suggested["eta_prime"], trace_normalize=False)
+  np.testing.assert_allclose(jnp.quantile(psi, 0.9), 0.5, rtol=1e-3)
+  psi = ops.first_order_maxexp(mean, suggested["eta"], lam=0.0)
+  np.testing.assert_allclose(jnp.quantile(psi, 0.9), 0.5, rtol=1e-3)
+  np.testing.assert_allclose(
+    suggested["gamma_prime"] * jnp.quantile(mean, 0.9), 1, rtol=1e-5
+  )
+  sparse = ops.suggest_first_order_parameters(jnp.eye(20))
+  np.testing.assert_allclose(sparse["gamma_prime"], 1)

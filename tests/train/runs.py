@@ -106,13 +106,19 @@ def caching(folder):
   }
 
 
-def finish(*processes):
-  """Waits for the good end of processes, and returns what each of them printed."""
+def finish(*processes, stopped=False):
+  """Waits for the good end of processes, and returns what each of them printed.
+
+  Args:
+    *processes: that `start` returned.
+    stopped: whether they were asked to stop before their end.
+  """
   outputs = []
   try:
     for process in processes:
       output, errors = process.communicate(timeout=PATIENCE)
-      assert (process.returncode, errors) == (0, "")
+      assert process.returncode == (130 if stopped else 0), errors
+      assert "Traceback" not in errors if stopped else errors == ""
       outputs.append(output)
   finally:
     for process in processes:

@@ -58,7 +58,7 @@ def test_two_hosts_of_which_one_is_stopped(start, alone, tmp_path):
   while "2 hosts" not in (line := first.stdout.readline()):
     assert line, first.communicate()
   second.send_signal(signal.SIGTERM)
-  output, of_second = runs.finish(first, second)
+  output, of_second = runs.finish(first, second, stopped=True)
   assert "stopped; the same command continues" in output
   assert _own_lines(of_second) == []
   assert not (tmp_path / "result.json").exists()

@@ -100,7 +100,7 @@ def test_ctrl_c_leaves_a_run_that_continues(start, whole, tmp_path):
   process = start(tmp_path)
   assert "24 images to learn from" in process.stdout.readline()
   process.send_signal(signal.SIGINT)
-  (output,) = runs.finish(process)
+  (output,) = runs.finish(process, stopped=True)
   assert output.endswith(
     f"stopped; the same command continues. Everything is in {tmp_path}\n"
   )
