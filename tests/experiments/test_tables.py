@@ -64,6 +64,7 @@ def test_unknown_rows(config_of, tmp_path):
     make(config_of, tmp_path, rows=["sopp"])
 
 
+@pytest.mark.slow
 def test_rows_can_be_trained_end_to_end(config_of, tmp_path):
   made = make(config_of, tmp_path, rows=["sop"], finetune=True)
   result = json.loads((tmp_path / "runs" / "sop-train" / "result.json").read_text())

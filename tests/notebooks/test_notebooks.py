@@ -14,7 +14,7 @@ NAMES = (
   "your_own_backbone",
   "fine_tune_your_images",
 )
-QUICK = ("cooccurrence_detector", "spatial_coordinates")
+QUICK = ("cooccurrence_detector",)
 
 # Of all threads together, so that a busy machine does not fail the test: a notebook
 # that needs no more takes less than two minutes on idle cores.

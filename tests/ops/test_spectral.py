@@ -91,6 +91,7 @@ def test_values_and_gradients_are_finite(rng, name, spectrum):
     assert jnp.all(jnp.isfinite(x))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", families.SPECTRAL)
 def test_second_derivatives_where_eigenvalues_differ(x64, rng, name):
   f, parameter = families.SPECTRAL[name]

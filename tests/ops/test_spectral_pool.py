@@ -133,6 +133,7 @@ def test_blocks_of_the_cotangent(x64, rng, name):
   np.testing.assert_allclose(jnp.sum(got * step) * 2, change, rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", families.SPECTRAL_POOLS)
 def test_second_derivatives_where_eigenvalues_differ(x64, rng, name):
   pool, parameter = families.SPECTRAL_POOLS[name]

@@ -241,7 +241,10 @@ def test_half_precision_and_batch_statistics(config, tmp_path):
   assert np.any(mean != 0)
 
 
-@pytest.mark.parametrize("freeze", ["backbone", "last_two_convs"])
+@pytest.mark.parametrize(
+  "freeze",
+  ["backbone", pytest.param("last_two_convs", marks=pytest.mark.slow)],
+)
 def test_cached_features_give_the_same_numbers(
   frozen_config, tmp_path, monkeypatch, freeze
 ):
