@@ -47,17 +47,18 @@ def main() -> int:
   ) as error:
     logging.debug("Traceback:", exc_info=True)
     return cli.fail(error)
+  status = cli.INTERRUPTED if result is None else 0
   if not devices.Devices().is_first:
-    return 0
+    return status
   if result is None:
     print(f"stopped; the same command continues. Everything is in {workdir}")
-    return cli.INTERRUPTED
+    return status
   curves.draw(workdir)
   print(
     f"top-1 {result['top1']:.2%}, mean per class {result['mean_per_class']:.2%} on "
     f"{result['num_examples']} images; everything is in {workdir}"
   )
-  return 0
+  return status
 
 
 if __name__ == "__main__":
