@@ -91,9 +91,8 @@ def suggest(config: ml_collections.ConfigDict, frozen: Frozen) -> dict[str, floa
   if not heads.missing(config.head):
     return {}
   train, _ = frozen.pairs[0]
-  count = min(heads.NUM_PICTURES, len(train))
-  some = np.linspace(0, len(train) - 1, count, dtype=int)
-  return heads.suggest(config.head, jnp.asarray(frozen.maps[train[some]]))
+  some = train[heads.spread_over(len(train))]
+  return heads.suggest(config.head, jnp.asarray(frozen.maps[some]))
 
 
 def kernel(
@@ -141,7 +140,6 @@ def measures(
   labels: np.ndarray, predictions: np.ndarray, num_classes: int
 ) -> dict[str, float]:
   """Returns `top1` and `mean_per_class`."""
-  confusion = np.zeros((num_classes, num_classes), int)
-  np.add.at(confusion, (labels, predictions), 1)
+  confusion = evaluation.confusion_matrix(labels, predictions, num_classes)
   summary = evaluation.summarize(0.0, confusion)
   return {name: summary[name] for name in ("top1", "mean_per_class")}

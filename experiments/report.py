@@ -107,10 +107,11 @@ class Run:
   @property
   def confusion(self) -> np.ndarray:
     """Number of pictures by label and predicted class."""
-    count = len(self.class_names)
-    confusion = np.zeros((count, count), int)
-    np.add.at(confusion, (self.labels, self.predictions), 1)
-    return confusion
+    from pnjax.train import evaluation
+
+    return evaluation.confusion_matrix(
+      self.labels, self.predictions, len(self.class_names)
+    )
 
 
 def read_run(workdir: pathlib.Path) -> Run:

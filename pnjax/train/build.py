@@ -114,8 +114,6 @@ def suggest(
     backbone: with its weights, or random ones where it has none.
     pictures: uint8 `[B, S, S, 3]` or `[B, P, S, S, 3]`.
   """
-  if not heads.missing(config.head):
-    return {}
   variables = backbone.variables
   if variables is None:
     shape = (1, *pictures.shape[-3:])

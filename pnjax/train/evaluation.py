@@ -47,6 +47,15 @@ def evaluate(
   return summarize(float(total.loss), total.confusion), predictions
 
 
+def confusion_matrix(
+  labels: np.ndarray, predictions: np.ndarray, num_classes: int
+) -> np.ndarray:
+  """Returns the number of examples by label and predicted class, `[C, C]`."""
+  confusion = np.zeros((num_classes, num_classes), int)
+  np.add.at(confusion, (labels, predictions), 1)
+  return confusion
+
+
 def summarize(loss: float, confusion: np.ndarray) -> dict[str, Any]:
   """Returns the measures that are reported.
 

@@ -13,6 +13,7 @@ from pnjax import data
 from pnjax._cache import cache_folder
 from pnjax.train import build
 from pnjax.train import feature_cache
+from pnjax.train import inputs
 from pnjax.train.devices import Devices
 
 
@@ -50,15 +51,13 @@ def cached_maps(
 
 
 def _identity(config, backbone, stage):
-  dataset = config.dataset
   return {
     "weights": feature_cache.digest(backbone.variables),
     "model": repr(backbone.model),
     "input": backbone.input,
     **({} if stage is None else {"stage": stage}),
-    **{
-      name: dataset[name] for name in ("image_size", "num_crops", "crop_side", "resize")
-    },
+    "resize": config.dataset.resize,
+    **inputs.picture_fields(config),
   }
 
 
@@ -92,10 +91,8 @@ def _compute(
   batches = data.eval_batches(
     split,
     batch_size=min(config.train.batch_size, len(split)),
-    image_size=config.dataset.image_size,
-    num_crops=config.dataset.num_crops,
-    crop_side=config.dataset.crop_side,
     resize=config.dataset.resize,
+    **inputs.picture_fields(config),
     num_threads=config.train.num_threads,
   )
   with tqdm.tqdm(

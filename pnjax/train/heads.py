@@ -6,12 +6,13 @@ from flax import linen as nn
 import jax
 import jax.numpy as jnp
 import ml_collections
+import numpy as np
 
 from pnjax import models
 from pnjax import ops
 
-# Pictures from whose features missing parameters are suggested.
-NUM_PICTURES = 32
+# Pictures from whose features missing parameters are suggested, at most.
+_NUM_PICTURES = 32
 
 _SHARED = (
   "power_norm",
@@ -85,6 +86,11 @@ def missing(head: ml_collections.ConfigDict) -> list[str]:
   if head.order == 2 and head.num_pivots:
     names.append("alpha")
   return [name for name in names if head[name] is None]
+
+
+def spread_over(count: int) -> np.ndarray:
+  """Returns which of so many pictures parameters are suggested from."""
+  return np.linspace(0, count - 1, min(_NUM_PICTURES, count), dtype=int)
 
 
 def suggest(head: ml_collections.ConfigDict, maps: jax.Array) -> dict[str, float]:

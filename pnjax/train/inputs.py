@@ -44,7 +44,7 @@ def train_batches(
     split,
     seed=config.seed,
     augment=config.dataset.augment,
-    **_pictures(config),
+    **picture_fields(config),
     **_shares(config, devices),
   )
   return iter(batches)
@@ -57,7 +57,7 @@ def eval_batches(
   batches = data.eval_batches(
     split,
     resize=config.dataset.resize,
-    **_pictures(config),
+    **picture_fields(config),
     **_shares(config, devices),
   )
   return iter(batches)
@@ -99,18 +99,16 @@ class Cached:
     return {"features": self.maps[index], "label": np.int32(self.labels[index])}
 
 
-def first_pictures(
-  config: ml_collections.ConfigDict, split: data.Split, count: int
-) -> np.ndarray:
-  """Returns some pictures as the network gets them, the same on every host."""
-  some = split.subset(np.linspace(0, len(split) - 1, min(count, len(split)), dtype=int))
+def all_at_once(config: ml_collections.ConfigDict, split: data.Split) -> np.ndarray:
+  """Returns the pictures of a small split as the network gets them."""
   (batch,) = data.eval_batches(
-    some, batch_size=len(some), resize=config.dataset.resize, **_pictures(config)
+    split, batch_size=len(split), resize=config.dataset.resize, **picture_fields(config)
   )
   return batch["image"]
 
 
-def _pictures(config):
+def picture_fields(config: ml_collections.ConfigDict) -> dict[str, int]:
+  """Returns what `pnjax.data` has to know of the pictures that the network gets."""
   dataset = config.dataset
   return {
     "image_size": dataset.image_size,

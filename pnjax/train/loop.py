@@ -193,14 +193,16 @@ class Run:
     """
     path = self.workdir / restore.MODEL_FILE
     if self.devices.is_first and not path.exists():
-      pictures = inputs.first_pictures(
-        self.config, self._train_split, heads.NUM_PICTURES
-      )
-      suggested = build.suggest(self.config, self._backbone, pictures)
+      suggested = self._suggest() if heads.missing(self.config.head) else {}
       model = {"recipe": self._backbone.recipe, "suggested": suggested}
       workdir_lib.write_json(path, model)
     self.devices.wait()
     return json.loads(path.read_text())["suggested"]
+
+  def _suggest(self) -> dict[str, float]:
+    some = self._train_split.subset(heads.spread_over(len(self._train_split)))
+    pictures = inputs.all_at_once(self.config, some)
+    return build.suggest(self.config, self._backbone, pictures)
 
   @property
   def description(self) -> str:
