@@ -85,7 +85,8 @@ def _cpu_gradients(x, w, g, stride, padding):
 def _cpu_weight_gradient(x, w, g, stride, padding):
   size, _, channels, _ = w.shape
   if size == 1:
-    return _transposed_product(x[:, ::stride, ::stride], g)[None, None]
+    pixels = x[:, ::stride, ::stride].reshape(-1, channels)
+    return (pixels.T @ g.reshape(len(pixels), -1))[None, None]
   if channels < 8:
     # One product for all shifts: single ones would be too narrow to be fast.
     return _sum_over_pictures(_joined_products, 1, x, w, g, stride, padding)
@@ -120,19 +121,6 @@ def _single_products(x, w, g, stride, padding):
   products = [columns @ shift.reshape(-1, channels) for shift in shifts]
   products = lax.optimization_barrier(jnp.stack(products))
   return products.swapaxes(1, 2).reshape(w.shape)
-
-
-def _transposed_product(x, g):
-  """Returns xᵀg over all positions, `[C, D]`.
-
-  The narrower factor is transposed beforehand. As products alone, this measured
-  1.1 to 1.7 times as fast as one that contracts the first axes, for most shapes of
-  ResNet-50; the barriers keep XLA from undoing it.
-  """
-  x, g = x.reshape(-1, x.shape[-1]), g.reshape(-1, g.shape[-1])
-  if x.shape[-1] <= g.shape[-1]:
-    return lax.optimization_barrier(x.T) @ g
-  return lax.optimization_barrier(lax.optimization_barrier(g.T) @ x).T
 
 
 def _cpu_max_pool(x, padding):

@@ -15,6 +15,9 @@ def gamma(m: ArrayLike, power: ArrayLike, lam: ArrayLike = 1e-6) -> jax.Array:
   alive. `asinhe` is the well-behaved alternative. Entries with λ + M <= 0, which
   β-centering makes, have no real power; they give 0 with derivative 0.
 
+  >>> gamma(jnp.array([0.0, 0.25, 1.0]), power=0.5, lam=0.0).tolist()
+  [0.0, 0.5, 1.0]
+
   Args:
     m: non-negative entries, of any shape: co-occurrence matrices or vectors.
     power: γ > 0, usually up to 1.
@@ -36,6 +39,10 @@ def maxexp(m: ArrayLike, eta: ArrayLike, lam: ArrayLike = 1e-6) -> jax.Array:
   The probability of at least one co-occurrence in η trials. Meant for
   non-negative entries; use `sigme` after β-centering.
 
+  >>> print(maxexp(jnp.array([[0.5, 0.1], [0.1, 0.5]]), eta=10))
+  [[0.999 0.651]
+   [0.651 0.999]]
+
   Args:
     m: co-occurrence matrices `[..., d, d]`.
     eta: η > 0, at least 1 in the paper and about the number of vectors N.
@@ -54,6 +61,9 @@ def asinhe(m: ArrayLike, gamma_prime: ArrayLike) -> jax.Array:
   """AsinhE: arcsinh(γ'M) of every entry (Eq. 16).
 
   Gamma's surrogate: logarithmic for large entries, linear around zero, odd.
+
+  >>> print(asinhe(jnp.array([-0.5, 0.0, 0.5]), gamma_prime=4.0))
+  [-1.44  0.    1.44]
 
   Args:
     m: entries of either sign, of any shape: co-occurrence matrices or vectors.
@@ -77,6 +87,10 @@ def sigme(
   """SigmE: 2/(1 + exp(−η'M/(tr M + λ))) − 1 of every entry (Eq. 15).
 
   MaxExp's surrogate: saturates at ±1, linear around zero, odd.
+
+  >>> print(sigme(jnp.array([[0.5, -0.1], [-0.1, 0.5]]), eta_prime=10.0))
+  [[ 0.99 -0.46]
+   [-0.46  0.99]]
 
   Args:
     m: co-occurrence matrices `[..., d, d]` with entries of either sign; an

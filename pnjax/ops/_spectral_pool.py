@@ -49,6 +49,11 @@ def spectral_maxexp_pool(
 ) -> jax.Array:
   """`spectral_maxexp(cooccurrence(phi), eta, lam)` without forming M.
 
+  >>> import numpy as np
+  >>> phi = np.eye(2, dtype=np.float32)  # Both eigenvalues of M/tr M are ½.
+  >>> spectral_maxexp_pool(phi, eta=2, lam=0.0).tolist()
+  [[0.75, 0.0], [0.0, 0.75]]
+
   Args:
     phi: features `[..., N, d]`.
     eta: η > 0, at least 1 in the paper. A Python integer needs matrix products

@@ -38,6 +38,9 @@ def suggest_parameters(phi: ArrayLike) -> dict[str, jax.Array]:
   `gamma_prime` c⁻² times as large, the others stay, and so does the pooled
   matrix with any of the four functions (up to λ).
 
+  >>> sorted(suggest_parameters(jnp.ones((4, 49, 8))))
+  ['alpha', 'eta', 'eta_prime', 'gamma_prime']
+
   Args:
     phi: features `[..., N, d]`, rectified and β-centered as they are to be used,
       without coordinates.
