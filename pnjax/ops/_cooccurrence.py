@@ -118,8 +118,8 @@ def triu_vectorize(m: ArrayLike) -> jax.Array:
   For symmetric A and B, ⟨triu_vectorize(A), triu_vectorize(B)⟩ = ⟨A, B⟩: half
   the length, and the same kernel.
 
-  >>> print(triu_vectorize(jnp.array([[1.0, 2.0], [2.0, 3.0]])))
-  [1.   2.83 3.  ]
+  >>> triu_vectorize(jnp.array([[1.0, 2.0], [2.0, 3.0]])).tolist()
+  [1.0, 2.83, 3.0]
 
   Args:
     m: symmetric matrices `[..., d, d]`.
