@@ -142,6 +142,8 @@ class Pooling(nn.Module):
         f"`x` has shape {x.shape}, expected a map [B, H, W, d], patches "
         "[B, P, H, W, d] or tokens [B, N, d]."
       )
+    if 0 in x.shape[1:-1]:
+      raise ValueError(f"`x` has shape {x.shape}, expected at least one position.")
     x = x.astype(jnp.float32)
     return nn.relu(x) if self.rectify else x
 
@@ -215,7 +217,7 @@ class SecondOrderPooling(Pooling):
     """Pools the map of a backbone."""
     self._check_power_norm(_BASELINES, also_learnable=("beta", "alpha"))
     self._check_beta()
-    self._check_rank()
+    self._check_sizes()
     phi = self._augmented_features(x)
     if self.rank is not None:
       return self._forms(phi)
@@ -257,11 +259,15 @@ class SecondOrderPooling(Pooling):
         f"{', '.join(map(repr, PARAMETERS))}."
       )
 
-  def _check_rank(self) -> None:
+  def _check_sizes(self) -> None:
+    for name in ("rank", "reduction"):
+      size = getattr(self, name)
+      if size is not None and (not isinstance(size, int) or size < 1):
+        raise ValueError(
+          f"`{name}` is {size}, expected a whole number of at least 1, or None."
+        )
     if self.rank is None:
       return
-    if self.rank < 1:
-      raise ValueError(f"`rank` is {self.rank}, expected at least 1, or None.")
     if self.power_norm is not None and not self.spectral:
       raise ValueError(
         f"`rank` is {self.rank}, but element-wise {self.power_norm} needs the entries "

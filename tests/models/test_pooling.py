@@ -152,7 +152,9 @@ def test_bfloat16_maps_are_pooled_in_float32(rng, reduction):
     ({"power_norm": "sigme", "learnable": ("eta",)}, "'eta'.*eta_prime"),
     ({"spectral": True}, "`power_norm` is None"),
     ({"power_norm": "sigme", "rank": 8}, "`rank` is 8.*element-wise sigme.*spectral"),
-    ({"rank": 0}, "`rank` is 0, expected at least 1"),
+    ({"rank": 0}, "`rank` is 0, expected a whole number of at least 1"),
+    ({"rank": 2.5}, "`rank` is 2.5, expected a whole number"),
+    ({"reduction": 0}, "`reduction` is 0, expected a whole number"),
     ({"rank": 8, "triangle": False}, "no matrix to return"),
   ],
 )
@@ -333,3 +335,11 @@ def test_negative_features_are_refused_where_they_are_undefined(rng, power_norm)
 def test_an_empty_batch():
   pooling = models.SecondOrderPooling(power_norm="sigme", spectral=True)
   assert pooling.apply({}, jnp.zeros((0, 4, 4, 6))).shape == (0, 21)
+
+
+@pytest.mark.parametrize(
+  "layer", [models.FirstOrderPooling(), models.SecondOrderPooling()]
+)
+def test_a_map_without_positions(layer):
+  with pytest.raises(ValueError, match="expected at least one position"):
+    layer.apply({}, jnp.zeros((2, 0, 4, 6)))
