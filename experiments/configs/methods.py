@@ -6,6 +6,8 @@ network's own way to its classifier; `fop` differs from it by scaling vectors to
 length.
 """
 
+from collections.abc import Mapping
+
 import ml_collections
 
 _POWER_NORMS = ("gamma", "maxexp", "asinhe", "sigme")
@@ -51,22 +53,32 @@ METHODS: dict[str, dict] = {
 }
 
 
-def apply(config: ml_collections.ConfigDict, text: str) -> None:
+# Fields of the head that `experiments.sweep` found, by backbone and by what stands
+# behind `sop_` or `sop_sc_` in the name of a method.
+Swept = Mapping[str, Mapping[str, Mapping[str, float]]]
+
+
+def apply(
+  config: ml_collections.ConfigDict, text: str, swept: Swept | None = None
+) -> None:
   """Sets the head and the backbone as the text after the colon says.
 
   Args:
     config: is changed.
     text: a name in `METHODS`, and possibly a backbone: `"sop_sc_sigme,alexnet"`.
+    swept: values for the dataset of the config; suggested ones where it has none.
   """
   method, *rest = text.split(",")
   if method not in METHODS:
     raise ValueError(f"the method is {method!r}, expected one of {', '.join(METHODS)}.")
-  config.head.update(METHODS[method])
-  if not rest:
-    return
-  if len(rest) > 1 or rest[0] not in _BACKBONES:
+  if rest and (len(rest) > 1 or rest[0] not in _BACKBONES):
     raise ValueError(
       f"behind the method stands {','.join(rest)!r}, expected one of "
       f"{', '.join(_BACKBONES)}."
     )
-  config.backbone.name = config.backbone.weights = rest[0]
+  if rest:
+    config.backbone.name = config.backbone.weights = rest[0]
+  config.head.update(METHODS[method])
+  if config.head.order == 2:
+    kind = method.removeprefix("sop_").removeprefix("sc_")
+    config.head.update((swept or {}).get(config.backbone.name, {}).get(kind, {}))
