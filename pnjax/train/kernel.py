@@ -7,6 +7,7 @@ length of Ψ, of which there are millions at the full 2048 channels.
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
+from concurrent import futures
 import os
 
 import jax
@@ -14,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 _BATCH = 8
+_THREADS = 2
 # Vectors that are multiplied at once with those that stay in memory.
 _ROWS = 128
 
@@ -44,10 +46,16 @@ def pairwise(
 
   def vectors(start: int, stop: int) -> np.ndarray:
     out = np.empty((stop - start, length), np.float32)
-    for i in range(start, stop, _BATCH):
+
+    def fill(i: int) -> int:
       batch = maps[i : min(i + _BATCH, stop)]
       out[i - start : i - start + len(batch)] = _padded(pool, batch)
-      progress(len(batch))
+      return len(batch)
+
+    # Some batches at once: a single one does not keep all cores busy.
+    with futures.ThreadPoolExecutor(_THREADS) as threads:
+      for count in threads.map(fill, range(start, stop, _BATCH)):
+        progress(count)
     return out
 
   for start, stop in _blocks(0, num_columns, max(fitting, _ROWS)):
