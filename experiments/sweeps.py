@@ -144,10 +144,16 @@ def _markdown(sweep: Mapping[str, Any]) -> str:
       f"| {label} | {f'**{figure}**' if point['used'] == sweep['best'] else figure} |"
     )
   text = (
-    f"{sweep['dataset']}, {sweep['backbone']}, frozen, training pictures "
+    f"{_title(sweep)}; frozen, training pictures "
     f"({sweep['split']}) only; ± is the deviation over folds."
   )
   return "\n".join([*lines, "", text, ""])
+
+
+def _title(sweep: Mapping[str, Any]) -> str:
+  head = sweep["config"]["head"]
+  spectral = "spectral " if head["spectral"] else ""
+  return f"{sweep['dataset']}, {sweep['backbone']}, {spectral}{head['power_norm']}"
 
 
 def _draw(sweep: Mapping[str, Any], path: pathlib.Path) -> None:
@@ -169,7 +175,7 @@ def _draw(sweep: Mapping[str, Any], path: pathlib.Path) -> None:
   ax.set(
     xlabel=sweep["param"],
     ylabel="top-1, %, cross-validated",
-    title=f"{sweep['dataset']}, {sweep['backbone']}",
+    title=_title(sweep),
   )
   ax.grid(alpha=0.3)
   ax.spines[["top", "right"]].set_visible(False)
