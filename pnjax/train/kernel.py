@@ -7,7 +7,6 @@ length of Ψ, of which there are millions at the full 2048 channels.
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
-from concurrent import futures
 import os
 
 import jax
@@ -15,7 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 
 _BATCH = 8
-_THREADS = 2
 # Vectors that are multiplied at once with those that stay in memory.
 _ROWS = 128
 
@@ -46,16 +44,10 @@ def pairwise(
 
   def vectors(start: int, stop: int) -> np.ndarray:
     out = np.empty((stop - start, length), np.float32)
-
-    def fill(i: int) -> int:
+    for i in range(start, stop, _BATCH):
       batch = maps[i : min(i + _BATCH, stop)]
       out[i - start : i - start + len(batch)] = _padded(pool, batch)
-      return len(batch)
-
-    # Some batches at once: a single one does not keep all cores busy.
-    with futures.ThreadPoolExecutor(_THREADS) as threads:
-      for count in threads.map(fill, range(start, stop, _BATCH)):
-        progress(count)
+      progress(len(batch))
     return out
 
   for start, stop in _blocks(0, num_columns, max(fitting, _ROWS)):
