@@ -4,9 +4,8 @@
 
 Both take the same step by turns: a training step (forward, cross-entropy, backward,
 SGD) with the statistics of batch norm held fixed, as in fine-tuning, and an
-evaluation step. PyTorch runs channels-last. pnjax takes every core for a device, as
-`JAX_NUM_CPU_DEVICES` does for a run: each has its part of the batch, which measured
-faster than all cores on the same part (`--devices=1`).
+evaluation step. PyTorch runs channels-last. With `--devices=2` pnjax takes the CPU for
+two devices, each with its half of the batch, as `JAX_NUM_CPU_DEVICES=2` does for a run.
 
 The ratio means something on an idle machine only: beside other processes PyTorch
 was seen to lose far more speed than XLA.
@@ -16,6 +15,7 @@ The memory is that of `benchmarks.memory`.
 
 import argparse
 from collections.abc import Callable
+from collections.abc import Sequence
 import importlib.util
 import os
 
@@ -28,6 +28,7 @@ from benchmarks import timing
 from pnjax import models
 from pnjax.train.devices import Devices
 
+STEPS = ("training", "evaluation")
 _LEARNING_RATE = 1e-4
 # Threads of the one framework may keep spinning when the other's turn comes.
 _REST_SECONDS = 0.2
@@ -42,15 +43,18 @@ def main() -> None:
   parser.add_argument("--size", type=int, default=224)
   parser.add_argument("--repetitions", type=int, default=9)
   parser.add_argument("--variant", choices=["v1", "v1.5"], default="v1.5")
-  parser.add_argument("--devices", type=int, default=os.cpu_count())
+  parser.add_argument("--devices", type=int, default=1)
+  parser.add_argument("--steps", nargs="+", choices=STEPS, default=STEPS)
   args = parser.parse_args()
   jax.config.update("jax_num_cpu_devices", args.devices)
-  print_speed(args.variant, args.batch, args.size, args.repetitions)
+  print_speed(args.variant, args.batch, args.size, args.repetitions, args.steps)
   print()
   memory.print_memory()
 
 
-def print_speed(variant: str, batch: int, size: int, repetitions: int) -> None:
+def print_speed(
+  variant: str, batch: int, size: int, repetitions: int, kinds: Sequence[str] = STEPS
+) -> None:
   """Prints images a second of both frameworks, or of pnjax alone."""
   rng = np.random.default_rng(0)
   x = rng.standard_normal((batch, size, size, 3), dtype=np.float32)
@@ -64,7 +68,7 @@ def print_speed(variant: str, batch: int, size: int, repetitions: int) -> None:
     steps["PyTorch"] = torch_steps(variant, x, labels)
   print(f"ResNet-50 {variant}, batch {batch}, {size} × {size}")
   print(f"{'':12}{''.join(f'{name:>10}' for name in steps)}   images a second, medians")
-  for kind in ("training", "evaluation"):
+  for kind in kinds:
     cases = {name: of_framework[kind] for name, of_framework in steps.items()}
     timing.measure(cases, rounds=1, warm_up=False)  # Compiles.
     seconds = timing.measure(cases, repetitions, warm_up=False, rest=_REST_SECONDS)
