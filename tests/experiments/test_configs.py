@@ -1,0 +1,40 @@
+import importlib
+
+import pytest
+
+from experiments.configs import flower102
+from experiments.configs import fmd
+from experiments.configs import methods
+from pnjax.train import heads
+
+
+@pytest.mark.parametrize("name", ["flower102", "fmd", "food101", "mit67"])
+def test_heads_of_all_methods_can_be_built(name):
+  module = importlib.import_module(f"experiments.configs.{name}")
+  for method in methods.METHODS:
+    heads.check(module.get_config(method).head)
+
+
+def test_swept_values_are_those_of_the_backbone_and_the_method():
+  of = flower102.get_config
+  assert of("sop_sc_sigme,alexnet").head.beta == 0.6
+  assert of("sop_sigme,alexnet").head.beta == 0.6
+  assert of("sop_sc_sigme").head.beta == 0
+  assert of("sop_sc_spec_maxexp,alexnet").head.eta == 100
+  assert of("sop_sc_spec_sigme,alexnet").head.beta == 0
+  assert fmd.get_config("sop_sc_spec_maxexp").head.eta == 5
+  for method in methods.METHODS:
+    heads.check(of(f"{method},alexnet").head)
+
+
+@pytest.mark.parametrize(
+  "text,match",
+  [
+    ("sop_sigmoid", "'sop_sigmoid', expected one of.*sop_sc_sigme"),
+    ("sop,vgg", "'vgg', expected one of resnet50, alexnet"),
+    ("sop,alexnet,resnet50", "'alexnet,resnet50', expected one of"),
+  ],
+)
+def test_what_is_unknown_is_said(text, match):
+  with pytest.raises(ValueError, match=match):
+    flower102.get_config(text)
