@@ -56,16 +56,19 @@ def test_rmsprop_by_hand(optim):
   optim.name = "rmsprop"
   params = one(1.0)
   first, second, zero = updates(optim, [one(2.0), one(-1.0), one(0.0)], params)
-  # The average of squares is 0.01·2² = 0.04, and then 0.99·0.04 + 0.01·1² = 0.0496.
-  np.testing.assert_allclose(first["head.bias"], -RATE * 2 / 0.2, rtol=1e-5)
-  np.testing.assert_allclose(second["head.bias"], RATE / 0.0496**0.5, rtol=1e-5)
+  # The average of squares is 0.01·2² = 0.04, and then 0.99·0.04 + 0.01·1² = 0.0496;
+  # their weights add up to 0.01, and then to 0.0199.
+  np.testing.assert_allclose(first["head.bias"], -RATE, rtol=1e-5)
+  np.testing.assert_allclose(
+    second["head.bias"], RATE / (0.0496 / 0.0199) ** 0.5, rtol=1e-5
+  )
   np.testing.assert_array_equal(zero["head.bias"], 0)
 
 
 def test_rmsprop_with_momentum_by_hand(optim):
   optim.name, optim.momentum = "rmsprop", 0.5
   _, second = updates(optim, [one(2.0), one(-1.0)], one(1.0))
-  expected = -RATE * (-1 / 0.0496**0.5 + 0.5 * 2 / 0.2)
+  expected = -RATE * (-1 / (0.0496 / 0.0199) ** 0.5 + 0.5)
   np.testing.assert_allclose(second["head.bias"], expected, rtol=1e-5)
 
 
