@@ -51,9 +51,9 @@ def make(
 
 def _rmsprop(decay: float, momentum: float) -> optax.GradientTransformation:
   # As in PyTorch and Caffe ε is outside of the root. There, the average of squares
-  # starts from zero, so that the first step is 1/√(1 − decay) = 10 times as large as the
-  # rate says; no pretrained ResNet-50 survived that at the paper's 1e-4. The weights of
-  # the average add up to 1 − decayᵗ at step t, by which it is corrected.
+  # starts from zero, so that the first step is 1/√(1 − decay) = 10 times as large as
+  # the rate says; a pretrained ResNet-50 did not survive that at the paper's 1e-4. The
+  # weights of the average add up to 1 − decayᵗ at step t, by which it is corrected.
   def correction(count):
     return jnp.sqrt(1 - decay ** (count + 1).astype(jnp.float32))
 
