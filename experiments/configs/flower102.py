@@ -15,8 +15,8 @@ import ml_collections
 from experiments.configs import default
 from experiments.configs import methods
 
-# Found on five folds of train + validation by `experiments.sweep`, in this order; what
-# is not here is suggested from features, which was as good (README, Results):
+# Found on five folds of train + validation by `experiments.sweep` (README, Results);
+# what is not here is suggested from features:
 #   flower102.py:sop_sc_sigme,alexnet --param=head.beta
 #   flower102.py:sop_sc_asinhe,alexnet --param=head.beta
 #   flower102.py:sop_sc_spec_maxexp,alexnet --param=head.eta

@@ -13,9 +13,9 @@ import ml_collections
 from experiments.configs import default
 from experiments.configs import methods
 
-# Found on five folds of half_1_train by `experiments.sweep`; what is not here is
-# suggested from features, which was as good (README, Results):
-#   fmd.py:sop_sc_sigme --param=head.beta (0 is best), then --param=head.alpha
+# Found on five folds of half_1_train by `experiments.sweep` (README, Results); what is
+# not here is suggested from features:
+#   fmd.py:sop_sc_sigme --param=head.beta (0 is best) and --param=head.alpha
 #   fmd.py:sop_sc_spec_maxexp --param=head.eta
 _SWEPT = {
   "resnet50": {

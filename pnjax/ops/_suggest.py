@@ -39,7 +39,8 @@ def suggest_parameters(phi: ArrayLike) -> dict[str, jax.Array]:
     0.9-quantile of the nonzero entries |M|, where AsinhE turns from linear to
     logarithmic.
 
-  Quantiles are averaged over images. For features c·φ, `alpha` is c times and
+  Quantiles are averaged over images; those of entries are of 256 columns of M, evenly
+  spread, where there are more. For features c·φ, `alpha` is c times and
   `gamma_prime` c⁻² times as large, the others stay, and so does the pooled
   matrix with any of the four functions (up to λ).
 
@@ -115,8 +116,7 @@ def _quantiles(x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
   columns = x[:, :: math.ceil(x.shape[1] / _NUM_COLUMNS)]
   entry = _nonzero_quantile(jnp.abs(_linalg.matmul(x.T, columns))) / x.shape[0]
   trace = jnp.sum(jnp.square(x)) / x.shape[0]
-  small = x if x.shape[0] < x.shape[1] else x.T
-  k = _linalg.self_product(small.T)
+  k = _linalg.self_product(x.T if x.shape[0] < x.shape[1] else x)
   eigenvalues = jnp.linalg.eigvalsh(_scaling.trace_normalize(k, 0))
   # Zeros of the decomposition are as large as its rounding.
   rounding = jnp.finfo(x.dtype).eps * len(k) * jnp.max(eigenvalues)
