@@ -13,7 +13,6 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 
 from pnjax.models import _backbone
-from pnjax.models import _convolution
 from pnjax.models._layers import Conv
 
 
@@ -52,7 +51,7 @@ class AlexNet(_backbone.Backbone):
 
     def step(conv, pool, x):
       x = nn.relu(conv(x))
-      return _convolution.max_pool(x) if pool else x
+      return nn.max_pool(x, (3, 3), (2, 2)) if pool else x
 
     return {
       f"conv{i}": functools.partial(step, getattr(self, f"conv{i}"), i in (1, 2, 5))

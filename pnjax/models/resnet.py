@@ -13,7 +13,6 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 
 from pnjax.models import _backbone
-from pnjax.models import _convolution
 from pnjax.models._layers import BatchNorm
 from pnjax.models._layers import Conv
 from pnjax.models._layers import conv_norm
@@ -93,7 +92,7 @@ class ResNet(_backbone.Backbone):
 
     def stem(x):
       x = nn.relu(conv_norm(self.conv1, self.bn1, x, batch_statistics))
-      return _convolution.max_pool(x, padding=1)
+      return nn.max_pool(x, (3, 3), (2, 2), [(1, 1), (1, 1)])
 
     return {"stem": stem} | {
       layer.name: functools.partial(layer, batch_statistics=batch_statistics)

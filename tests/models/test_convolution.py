@@ -32,28 +32,9 @@ def test_conv_equals_that_of_xla(rng, batch, side, channels, size, stride, paddi
     np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-3)
 
 
-@pytest.mark.parametrize("batch", [4, 5])
-def test_weight_gradient_of_large_maps(rng, monkeypatch, batch):
-  monkeypatch.setattr(_convolution, "_CACHED", 2 * 6 * 6 * 16 * 4)  # Two maps.
-  x = jnp.asarray(rng.standard_normal((batch, 6, 6, 16)), jnp.float32)
-  w = jnp.asarray(rng.standard_normal((3, 3, 16, 16)), jnp.float32)
-  _, expected = _convolution._xla_gradients(x, w, x, 1, 1)
-  actual = _convolution._cpu_weight_gradient(x, w, x, 1, 1)
-  np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-3)
-
-
-@pytest.mark.parametrize("side, padding", [(8, 1), (9, 0), (10, 0), (7, 1)])
-def test_max_pool_equals_that_of_xla(rng, side, padding):
-  x = jnp.asarray(rng.standard_normal((2, side, side, 3)), jnp.float32)
-  expected, pullback = jax.vjp(lambda x: _convolution._xla_max_pool(x, padding), x)
-  actual, own_pullback = jax.vjp(lambda x: _convolution.max_pool(x, padding), x)
-  np.testing.assert_array_equal(actual, expected)
-  np.testing.assert_allclose(own_pullback(expected), pullback(expected), rtol=1e-6)
-
-
 def test_accelerators_run_the_ordinary_operations():
   def loss(x, w):
-    return jnp.sum(_convolution.max_pool(_convolution.conv(x, w, 1, 0)))
+    return jnp.sum(_convolution.conv(x, w, 1, 0) ** 2)
 
   x, w = jnp.ones((2, 8, 8, 4)), jnp.ones((1, 1, 4, 4))
   traced = jax.jit(jax.grad(loss, argnums=(0, 1))).trace(x, w)
@@ -63,5 +44,3 @@ def test_accelerators_run_the_ordinary_operations():
   assert "stablehlo.convolution" not in cpu
   assert tpu.count("stablehlo.convolution") == 3
   assert "stablehlo.dot_general" not in tpu
-  assert "select_and_scatter" in tpu
-  assert "select_and_scatter" not in cpu
