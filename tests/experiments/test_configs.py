@@ -2,6 +2,7 @@ import importlib
 
 import pytest
 
+from experiments.configs import demo
 from experiments.configs import flower102
 from experiments.configs import fmd
 from experiments.configs import methods
@@ -25,6 +26,16 @@ def test_swept_values_are_those_of_the_backbone_and_the_method():
   assert fmd.get_config("sop_sc_spec_maxexp").head.eta == 5
   for method in methods.METHODS:
     heads.check(of(f"{method},alexnet").head)
+
+
+def test_longer_vectors_learn_at_a_smaller_rate():
+  multipliers = [
+    flower102.get_config(text).optim.head_multiplier
+    for text in ("fop,alexnet", "fop", "sop_sc_sigme,alexnet", "sop_sc_sigme")
+  ]
+  assert multipliers == [1000, 300, 100, 10]
+  assert flower102.get_config("baseline").optim.head_multiplier == 10
+  assert demo.get_config().optim.head_multiplier == 1
 
 
 @pytest.mark.parametrize(
