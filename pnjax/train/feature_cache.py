@@ -8,7 +8,6 @@ float16. A row counts once its name is written, after its numbers.
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
-import fcntl
 import hashlib
 import json
 import math
@@ -19,6 +18,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from pnjax.train import locks
 from pnjax.train import workdir as workdir_lib
 
 _DTYPE = np.dtype(np.float16)
@@ -87,13 +87,7 @@ class FeatureCache:
     Args:
       batches: digests of some pictures, and their maps `[b, *shape]`.
     """
-    with open(self.folder / "lock", "w") as lock:
-      try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-      except OSError as error:
-        raise OSError(
-          f"another process is writing to {self.folder}; wait for it to end."
-        ) from error
+    with locks.hold(self.folder):
       self._rows = self._read_rows()
       with (
         open(self.folder / "maps", "ab") as maps,

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+import contextlib
 import functools
 import json
 import os
@@ -22,6 +23,7 @@ from pnjax.train import features
 from pnjax.train import freezing
 from pnjax.train import heads
 from pnjax.train import inputs
+from pnjax.train import locks
 from pnjax.train import optimizer
 from pnjax.train import restore
 from pnjax.train import state as state_lib
@@ -57,7 +59,11 @@ def train_and_evaluate(
   run = Run(config, pathlib.Path(workdir), Devices(devices))
   if run.result is not None:
     return run.result
-  with StopRequest() as stop, Checkpoints(run.workdir / "checkpoints") as checkpoints:
+  with (
+    locks.hold(run.workdir) if run.devices.is_first else contextlib.nullcontext(),
+    StopRequest() as stop,
+    Checkpoints(run.workdir / "checkpoints") as checkpoints,
+  ):
     run.start(checkpoints, began)
     with (
       run.open_records() as records,

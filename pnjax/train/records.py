@@ -37,7 +37,8 @@ class Records:
     _keep(folder / _METRICS, lambda record: record["step"] <= steps[record["split"]])
     _keep(folder / _TIMINGS, lambda record: record["step"] <= last)
     self._metrics, self._timings = (
-      open(folder / name, "a", encoding="utf-8") for name in (_METRICS, _TIMINGS)
+      open(folder / name, "a", buffering=1, encoding="utf-8")
+      for name in (_METRICS, _TIMINGS)
     )
     self._board = tensorboardX.SummaryWriter(
       str(folder / "tensorboard"), purge_step=last + 1

@@ -46,7 +46,7 @@ def prepare(
   if devices.is_first and not path.exists():
     write_json(path, fields)
   devices.wait()
-  _compare(json.loads(path.read_text()), fields, workdir)
+  _compare(_read_json(path), fields, workdir)
 
 
 def _compare(old: dict, new: dict, workdir: pathlib.Path) -> None:
@@ -78,7 +78,14 @@ def read_config(workdir: str | os.PathLike) -> ml_collections.ConfigDict:
   path = pathlib.Path(workdir) / "config.json"
   if not path.exists():
     raise FileNotFoundError(f"{workdir} holds no run: there is no {path.name} in it.")
-  return ml_collections.ConfigDict(json.loads(path.read_text()))
+  return ml_collections.ConfigDict(_read_json(path))
+
+
+def _read_json(path: pathlib.Path) -> Any:
+  try:
+    return json.loads(path.read_text(encoding="utf-8"))
+  except ValueError as error:  # Text that is no UTF-8 is one, too.
+    raise ValueError(f"{path} is damaged: {error}.") from error
 
 
 def write_json(path: pathlib.Path, value: Any) -> None:

@@ -10,6 +10,7 @@ import pytest
 from experiments.configs import methods
 from pnjax import train
 from pnjax.train import build
+from pnjax.train import locks
 from pnjax.train import loop
 from pnjax.train import records
 from pnjax.train import restore
@@ -191,6 +192,17 @@ def test_a_workdir_that_cannot_be_written_to(config, tmp_path):
   (tmp_path / "file").write_text("")
   with pytest.raises(OSError, match=r"workdir .*file/run cannot be written to"):
     run(config, tmp_path / "file" / "run")
+
+
+def test_a_second_process_in_the_same_workdir_is_refused(config, tmp_path):
+  with locks.hold(tmp_path), pytest.raises(OSError, match="another process is writing"):
+    run(config, tmp_path)
+
+
+def test_a_damaged_config_is_said(config, tmp_path):
+  (tmp_path / "config.json").write_text("{")
+  with pytest.raises(ValueError, match=r"config\.json is damaged"):
+    run(config, tmp_path)
 
 
 def test_frozen_layers_stay(config, tmp_path):
