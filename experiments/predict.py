@@ -16,7 +16,6 @@ import sys
 import numpy as np
 
 _BATCH = 8
-_SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -58,9 +57,11 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _pictures(paths: Sequence[pathlib.Path]) -> Iterator[pathlib.Path]:
+  from pnjax import data
+
   for path in paths:
     if path.is_dir():
-      inside = [p for p in sorted(path.rglob("*")) if p.suffix.lower() in _SUFFIXES]
+      inside = data.picture_files(path)
       if not inside:
         raise ValueError(f"{path} has no pictures in it.")
       yield from inside

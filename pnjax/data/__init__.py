@@ -1,6 +1,7 @@
 """Datasets: preparation, splits, and batches for training and evaluation."""
 
 from pnjax.data._decode import decode
+from pnjax.data._decode import picture_files
 from pnjax.data._pipeline import batch
 from pnjax.data._pipeline import eval_batches
 from pnjax.data._pipeline import eval_transform
@@ -21,6 +22,7 @@ __all__ = [
   "eval_transform",
   "open_split",
   "padded",
+  "picture_files",
   "prepare",
   "shuffled",
   "train_batches",

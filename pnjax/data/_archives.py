@@ -14,9 +14,8 @@ import numpy as np
 import scipy.io
 import tensorflow_datasets as tfds
 
-_SUFFIXES = frozenset(
-  (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm")
-)
+from pnjax.data import _decode
+
 _SPLIT_FOLDERS = ("train", "validation", "test")
 _FMD_CLASSES = (
   "fabric",
@@ -183,7 +182,7 @@ def _class_folders(
   pictures = []
   for name in folders:
     _check_files(root, name)
-    files = [p for p in sorted((root / name).rglob("*")) if _is_picture(p)]
+    files = _decode.picture_files(root / name)
     if not files:
       raise FileNotFoundError(f"{root / name} has no pictures, expected some.")
     label = class_names.index(name)
@@ -191,10 +190,6 @@ def _class_folders(
   if not pictures:
     raise FileNotFoundError(f"{root} has no folders, expected one for each class.")
   return pictures
-
-
-def _is_picture(path: pathlib.Path) -> bool:
-  return path.suffix.lower() in _SUFFIXES and not path.name.startswith(".")
 
 
 def _folder_names(root: pathlib.Path) -> list[str]:

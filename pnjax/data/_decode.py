@@ -13,6 +13,7 @@ from PIL import ImageOps
 # Beyond this a small file may be made to fill the memory. Pillow warns from here on.
 MAX_PIXELS = Image.MAX_IMAGE_PIXELS
 
+_SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm")
 _DEEP_MODES = ("I", "I;16", "I;16B", "I;16L", "I;16N")
 
 
@@ -77,3 +78,12 @@ def _as_seen(image: Image.Image) -> np.ndarray:
     white = Image.new("RGBA", image.size, "white")
     image = Image.alpha_composite(white, image.convert("RGBA"))
   return np.asarray(image.convert("RGB"))
+
+
+def picture_files(folder: str | os.PathLike) -> list[pathlib.Path]:
+  """Returns the pictures in a folder and below it, sorted, without hidden ones."""
+  return [
+    path
+    for path in sorted(pathlib.Path(folder).rglob("*"))
+    if path.suffix.lower() in _SUFFIXES and not path.name.startswith(".")
+  ]

@@ -11,6 +11,7 @@ from flax import linen as nn
 import jax
 from jax import lax
 import jax.numpy as jnp
+import numpy as np
 
 from pnjax import ops
 
@@ -293,6 +294,8 @@ class SecondOrderPooling(Pooling):
         f"`x` has shape {x.shape}: tokens have no coordinates of their own. Name "
         "their `grid=(height, width)`, or set `num_pivots=0`."
       )
+    if x.ndim == 3 and np.shape(self.grid) != (2,):
+      raise ValueError(f"`grid` is {self.grid}, expected its height and width.")
     height, width = x.shape[-3:-1] if x.ndim > 3 else self.grid
     if x.ndim == 3 and height * width != x.shape[1]:
       raise ValueError(

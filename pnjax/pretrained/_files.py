@@ -83,6 +83,8 @@ def _read_npz(path: pathlib.Path) -> tuple[Tensors, Metadata]:
     # Opened here, since NumPy leaves a damaged file open.
     with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
       tensors = dict(archive)
+  except TypeError as error:  # NumPy opens a single array, too.
+    raise ValueError(f"{path} is no archive of arrays, as `.npz` is.") from error
   except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
     raise _unreadable(path, error) from error
   recipe = tensors.pop("recipe", None)

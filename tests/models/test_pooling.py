@@ -91,6 +91,8 @@ def test_tokens(rng):
     run(on_a_grid.clone(grid=None), x)
   with pytest.raises(ValueError, match=r"12 tokens.*9"):
     run(on_a_grid.clone(grid=(3, 3)), x)
+  with pytest.raises(ValueError, match="`grid` is 12, expected its height and width"):
+    run(on_a_grid.clone(grid=12), x)
 
 
 def test_remedies_and_reduction(rng):

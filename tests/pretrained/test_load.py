@@ -152,6 +152,14 @@ def test_truncated_file_is_refused(tmp_path, tensors, suffix, share):
     pretrained.load(path, RECIPE)
 
 
+def test_a_single_array_is_refused(tmp_path):
+  path = tmp_path / "a.npz"
+  with open(path, "wb") as file:
+    np.save(file, np.zeros(3))
+  with pytest.raises(ValueError, match="is no archive of arrays"):
+    pretrained.load(path, RECIPE)
+
+
 class Malicious:
   def __init__(self, path):
     self.path = path
