@@ -77,7 +77,8 @@ def open_split(
   Args:
     name: one of `DATASETS`. `textures` is prepared here if it was not before.
     split: name of a split, or what TFDS makes of names: `"train+validation"`,
-      `"train[:80%]"`. `"all"` is every picture once.
+      `"train[:80%]"`. `"all"` is every picture once. The order is that of the
+      archive's lists, mostly class by class, so that a slice may miss classes.
     data_dir: as in `prepare`.
   """
   _prepare.check_name(name)

@@ -61,8 +61,11 @@ def _cpu_conv(x, w, stride, padding):
 def _cpu_gradients(x, w, g, stride, padding):
   conv = functools.partial(_cpu_conv, stride=stride, padding=padding)
   x_bar, w_bar = jax.vjp(conv, x, w)[1](g)
-  size, _, channels, _ = w.shape
-  if size > 1 and channels >= 8:  # With fewer the products would be too narrow.
+  size, _, channels, features = w.shape
+  if size == 1:
+    pixels = x[:, ::stride, ::stride].reshape(-1, channels)
+    w_bar = (pixels.T @ g.reshape(-1, features))[None, None]
+  elif channels >= 8:  # With fewer the products would be too narrow.
     w_bar = _products(x, w, g, stride, padding)
   return x_bar, w_bar
 
