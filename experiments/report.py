@@ -37,6 +37,7 @@ h3 { font-size: 1rem; margin-bottom: .3rem; }
 table { border-collapse: collapse; } td, th { padding: .25rem .8rem; text-align: left; }
 th { border-bottom: 2px solid #ccc; } td { border-bottom: 1px solid #eee; }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
+td.number { white-space: nowrap; }
 img { max-width: 100%; } img.thumbnail { width: 96px; height: 96px; object-fit: cover;
   border-radius: 4px; margin-right: 4px; }
 pre { background: #f6f6f6; padding: 1rem; overflow-x: auto; font-size: 12px; }
