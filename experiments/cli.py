@@ -61,6 +61,8 @@ def _interruptible(main: Callable[[], int]) -> int:
 def _parse(argv: Sequence[str], required: Sequence[str]) -> list[str]:
   try:
     rest = flags.FLAGS(argv)
+  except SystemExit:  # Of --help, for which absl returns 1.
+    sys.exit(0)
   except flags.Error as error:
     sys.exit(fail(error))
   missing = [f"--{name}" for name in required if flags.FLAGS[name].value is None]

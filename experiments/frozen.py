@@ -62,10 +62,7 @@ def load(
     splits: to learn from, each evaluated on its counterpart.
     cache: folder of the cached features.
   """
-  pairs = []
-  for split in splits:
-    dataset = ml_collections.ConfigDict({**config.dataset.to_dict(), "split": split})
-    pairs.append(inputs.open_splits(dataset))
+  pairs = inputs.open_pairs(config.dataset, splits)
   learned = np.unique(np.concatenate([train.indices for train, _ in pairs]))
   others = np.unique(np.concatenate([test.indices for _, test in pairs]))
   order = np.concatenate([learned, np.setdiff1d(others, learned)])

@@ -36,8 +36,8 @@ def main(argv: Sequence[str] | None = None) -> int:
   status = 0
   for start in range(0, len(paths), _BATCH):
     read, broken = _read(trained, paths[start : start + _BATCH])
-    for path, error in broken:
-      status = cli.fail(f"{path}: {error}")
+    for error in broken:
+      status = cli.fail(error)
     for path, probabilities in _classify(trained, read):
       _print(path, probabilities, trained.class_names, args.top, args.json)
   return status
@@ -53,7 +53,10 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
   parser.add_argument("--workdir", required=True, help="folder of the run")
   parser.add_argument("--top", type=int, default=5, help="classes to print (5)")
   parser.add_argument("--json", action="store_true", help="JSON lines for programs")
-  return parser.parse_args(argv)
+  args = parser.parse_args(argv)
+  if args.top < 1:
+    parser.error(f"--top is {args.top}, expected at least 1.")
+  return args
 
 
 def _pictures(paths: Sequence[pathlib.Path]) -> Iterator[pathlib.Path]:
@@ -80,7 +83,7 @@ def _read(trained, paths):
     try:
       read.append((path, trained.transform(data.decode(path))))
     except (OSError, ValueError) as error:
-      broken.append((path, error))
+      broken.append(error)
   return read, broken
 
 

@@ -55,8 +55,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
   logging.set_verbosity(logging.ERROR)
   try:
-    runs = [read_run(workdir) for workdir in args.workdir]
     output = args.output or args.workdir[0] / "report.html"
+    if not output.parent.is_dir():
+      raise FileNotFoundError(f"there is no folder {output.parent} for the report.")
+    runs = [read_run(workdir) for workdir in args.workdir]
     output.write_text("\n".join(_page(runs)), encoding="utf-8")
   except (OSError, ValueError) as error:
     return cli.fail(error)
@@ -255,13 +257,17 @@ def _most_confused(run: Run) -> Iterator[str]:
       if pictures is not None:
         yield _thumbnail(pictures[int(i)])
   if pictures is None:
-    yield "<p class='muted'>The dataset is not at hand, so no pictures are shown.</p>"
+    yield (
+      "<p class='muted'>What it was evaluated on is not at hand any more, so no "
+      "pictures are shown.</p>"
+    )
 
 
 def _pictures(run: Run):
   """Returns what the run was evaluated on, or None if it is not there any more."""
   from pnjax import data
   from pnjax.train import inputs
+  from pnjax.train import workdir as workdir_lib
 
   dataset = run.config["dataset"]
   test = dataset["test_split"] or inputs.counterpart(dataset["split"])
@@ -269,7 +275,11 @@ def _pictures(run: Run):
     split = data.open_split(dataset["name"], test, dataset["data_dir"])
   except (OSError, ValueError):
     return None
-  return split if np.array_equal(split.labels, run.labels) else None
+  kept = workdir_lib.read_pictures(run.workdir)
+  same = np.array_equal(split.labels, run.labels) and (
+    kept is None or kept["test"] == split.fingerprint
+  )
+  return split if same else None
 
 
 def _thumbnail(example: dict[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from collections.abc import Sequence
 import json
+import math
 import os
 import pathlib
 from typing import Any
@@ -13,6 +14,7 @@ import numpy as np
 
 from experiments import frozen as frozen_lib
 from pnjax.train import heads
+from pnjax.train import inputs
 from pnjax.train import workdir as workdir_lib
 
 SUGGESTED = "suggested"
@@ -45,13 +47,22 @@ def make(
   if group != "head" or name not in config.head:
     known = ", ".join(f"head.{field}" for field in sorted(config.head))
     raise ValueError(f"--param is {param!r}, expected one of {known}.")
+  if not values:
+    raise ValueError("--values is empty, expected numbers.")
+  configs = [_with_value(config, name, value) for value in values]
+  train, _ = inputs.open_splits(config.dataset)
+  if not 2 <= num_folds <= len(train):
+    raise ValueError(
+      f"--folds is {num_folds}, expected 2 to {len(train)}, the number of pictures."
+    )
   workdir.mkdir(parents=True, exist_ok=True)
   frozen = frozen_lib.load(config, [config.dataset.split], cache)
   frozen = frozen.learned_only()
   folds = split_into_folds(frozen.labels, num_folds, config.seed)
+  asked = {"num_folds": num_folds, "pictures": train.fingerprint}
   points = []
-  for value in values:
-    point = _point(config, name, value, frozen, folds, workdir)
+  for value, config_ in zip(values, configs, strict=True):
+    point = _point(config_, name, value, frozen, folds, asked, workdir)
     points.append(point)
     print(_line(name, point), flush=True)
   best = max(points, key=lambda point: point["mean"])
@@ -86,21 +97,26 @@ def split_into_folds(labels: np.ndarray, num_folds: int, seed: int) -> np.ndarra
   return folds
 
 
-def _point(config, name, value, frozen, folds, workdir) -> dict[str, Any]:
-  """Returns the accuracies of a value from its file, or computes them."""
+def _with_value(config, name, value) -> ml_collections.ConfigDict:
   config = config.copy_and_resolve_references()
   with config.ignore_type():
     config.head[name] = None if value == SUGGESTED else _typed(name, value)
   heads.check(config.head)
+  return config
+
+
+def _point(config, name, value, frozen, folds, asked, workdir) -> dict[str, Any]:
+  """Returns the accuracies of a value from its file, or computes them."""
   suggested = frozen_lib.suggest(config, frozen)
   used = suggested[name] if value == SUGGESTED else value
-  asked = {"value": value, "head": config.head.to_dict(), "suggested": suggested}
-  asked = json.loads(json.dumps(asked))
+  fields = workdir_lib.relevant(config.to_dict())
+  asked = {**asked, "value": value, "config": fields, "suggested": suggested}
   path = workdir / "points" / f"{name}-{value}.json"
   if path.exists():
     point = json.loads(path.read_text())
-    if {key: point[key] for key in asked} == asked:
+    if {key: point.get(key) for key in asked} == asked:
       return point
+    print(f"{name} = {value} is computed again: the config or the pictures changed")
   kernel = frozen_lib.kernel(config, frozen, suggested, f"{name}={value}")
   accuracies = []
   for fold in range(folds.max() + 1):
@@ -122,7 +138,13 @@ def _point(config, name, value, frozen, folds, workdir) -> dict[str, Any]:
 
 
 def _typed(name: str, value: float) -> float | int:
-  return int(value) if name in ("num_pivots", "reduction", "rank") else value
+  if not math.isfinite(value):
+    raise ValueError(f"--values has {value}, expected finite numbers.")
+  if name not in ("num_pivots", "reduction", "rank"):
+    return value
+  if value != int(value):
+    raise ValueError(f"--values has {value}, expected whole numbers for head.{name}.")
+  return int(value)
 
 
 def _line(name: str, point: Mapping[str, Any]) -> str:

@@ -53,6 +53,8 @@ def make(
     What `table.json` holds.
   """
   workdir = pathlib.Path(workdir)
+  if not any(rows):
+    raise ValueError("--rows is empty, expected methods.")
   unknown = [method for method in rows if method not in methods.METHODS]
   if unknown:
     known = ", ".join(methods.METHODS)
@@ -63,10 +65,13 @@ def make(
     rows = [method for method in rows if method != "baseline"]
   splits = list(splits or _default_splits(config.dataset.split))
   (workdir / "rows").mkdir(parents=True, exist_ok=True)
+  pictures = [
+    inputs.fingerprints(*pair) for pair in inputs.open_pairs(config.dataset, splits)
+  ]
   compute = _finetuned(workdir) if finetune else _frozen(config, splits, cache)
   done = {}
   for method in rows:
-    done[method] = _row(config_of(method), method, splits, workdir, compute)
+    done[method] = _row(config_of(method), method, splits, pictures, workdir, compute)
     print(_line(method, done[method]), flush=True)
   table = _compare(config, splits, done, finetune)
   workdir_lib.write_json(workdir / "table.json", table)
@@ -84,17 +89,19 @@ def _default_splits(split: str) -> list[str]:
   return [split]
 
 
-def _row(config, method, splits, workdir, compute) -> Row:
+def _row(config, method, splits, pictures, workdir, compute) -> Row:
   """Returns a row from its file, or computes it."""
   path = workdir / "rows" / f"{method}.json"
-  asked = json.loads(json.dumps({"config": config.to_dict(), "splits": splits}))
-  for group, field in (("dataset", "data_dir"), ("train", "num_threads")):
-    del asked["config"][group][field]
+  asked = {
+    "config": workdir_lib.relevant(config.to_dict()),
+    "splits": splits,
+    "pictures": pictures,
+  }
   if path.exists():
     row = json.loads(path.read_text())
-    if {name: row[name] for name in asked} == asked:
+    if {name: row.get(name) for name in asked} == asked:
       return row
-    print(f"{method}: the config has changed, so this row is computed again")
+    print(f"{method} is computed again: the config or the pictures changed")
   start = time.monotonic()
   row = {**asked, **compute(config, method, splits)}
   row["seconds"] = round(time.monotonic() - start, 1)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import itertools
+import logging
 import pathlib
 
 import numpy as np
@@ -16,6 +17,7 @@ import tensorflow_datasets as tfds
 
 from pnjax.data import _decode
 
+_LOGGER = logging.getLogger(__name__)
 _SPLIT_FOLDERS = ("train", "validation", "test")
 _FMD_CLASSES = (
   "fabric",
@@ -160,6 +162,13 @@ def folder(source: pathlib.Path) -> Archive:
   splits = [split for split in _SPLIT_FOLDERS if _folder_names(source / split)]
   if not splits:
     names = _folder_names(source)
+    beside = [p for p in _decode.picture_files(source) if p.parent == source]
+    if beside:
+      _LOGGER.warning(
+        "%d pictures beside the class folders are left out, such as %s",
+        len(beside),
+        beside[0],
+      )
     pictures = _class_folders(source, names, names)
     train, test = _stratified(pictures, 0.8, seed=0)
     stored = {

@@ -9,6 +9,7 @@ import numpy as np
 from PIL import ExifTags
 from PIL import Image
 from PIL import ImageOps
+from PIL import UnidentifiedImageError
 
 # Beyond this a small file may be made to fill the memory. Pillow warns from here on.
 MAX_PIXELS = Image.MAX_IMAGE_PIXELS
@@ -36,6 +37,10 @@ def decode(picture: bytes | str | os.PathLike) -> np.ndarray:
     with Image.open(io.BytesIO(picture)) as image:
       _check_size(image)
       return _as_seen(image)
+  except UnidentifiedImageError as error:
+    raise ValueError(
+      f"{name} cannot be decoded: its format is none that Pillow knows."
+    ) from error
   except Exception as error:  # Pillow lets nearly anything out of broken files.
     raise ValueError(f"{name} cannot be decoded: {error}") from error
 

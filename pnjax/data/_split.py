@@ -38,6 +38,12 @@ class Split(Sequence):
   source: Sequence
   indices: np.ndarray
 
+  def __repr__(self) -> str:
+    return (
+      f"Split({self.name!r}, {self.split!r}: {len(self)} pictures, "
+      f"{len(self.class_names)} classes)"
+    )
+
   def __len__(self) -> int:
     return len(self.indices)
 

@@ -53,7 +53,7 @@ def suggest_parameters(phi: ArrayLike) -> dict[str, jax.Array]:
 
   Returns:
     A dictionary of scalars `alpha`, `eta_prime`, `eta` and `gamma_prime`; 1
-    where the features are zero and say nothing.
+    where the features are zero and say nothing, NaN where they are not finite.
   """
   phi = _checks.as_features("phi", phi)
   x = _checks.upcast(phi)
@@ -62,6 +62,7 @@ def suggest_parameters(phi: ArrayLike) -> dict[str, jax.Array]:
     jnp.nanmean(q) for q in lax.map(_quantiles, x.reshape(-1, *x.shape[-2:]))
   )
   return _or_one(
+    jnp.all(jnp.isfinite(x)),
     alpha=norm / 3,
     eta_prime=_sigme_slope(share),
     eta=_maxexp_slope(eigenvalue, _EIGENVALUE_LEVEL),
@@ -80,13 +81,14 @@ def suggest_first_order_parameters(mean: ArrayLike) -> dict[str, jax.Array]:
 
   Returns:
     A dictionary of scalars `eta_prime`, `eta` and `gamma_prime`; 1 where the
-    averages are zero and say nothing.
+    averages are zero and say nothing, NaN where they are not finite.
   """
   mean = _checks.as_floating("mean", mean)
   x = jnp.abs(_checks.upcast(mean))
   entry = jnp.nanmean(_nonzero_quantile(x, axis=-1))
   share = entry / jnp.mean(jnp.sum(x, axis=-1))
   return _or_one(
+    jnp.all(jnp.isfinite(x)),
     eta_prime=_sigme_slope(entry),
     eta=_maxexp_slope(share, _LEVEL),
     gamma_prime=1 / entry,
@@ -103,9 +105,12 @@ def _maxexp_slope(x: jax.Array, level: float) -> jax.Array:
   return jnp.maximum(math.log1p(-level) / jnp.log1p(-x), 1)
 
 
-def _or_one(**suggestions: jax.Array) -> dict[str, jax.Array]:
+def _or_one(finite: jax.Array, **suggestions: jax.Array) -> dict[str, jax.Array]:
+  """Returns 1 for what says nothing, and NaN for features that are not finite."""
   return {
-    name: jnp.where((value > 0) & jnp.isfinite(value), value, 1)
+    name: jnp.where(
+      finite, jnp.where((value > 0) & jnp.isfinite(value), value, 1), jnp.nan
+    )
     for name, value in suggestions.items()
   }
 

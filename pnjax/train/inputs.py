@@ -24,9 +24,25 @@ def open_splits(config: ml_collections.ConfigDict) -> tuple[data.Split, data.Spl
   if config.num_classes not in (None, num_classes):
     raise ValueError(
       f"dataset.num_classes is {config.num_classes}, but {config.name} has "
-      f"{num_classes} classes."
+      f"{num_classes} classes; leave it out, or --config.dataset.num_classes="
+      f"{num_classes}."
     )
   return train, test
+
+
+def open_pairs(
+  config: ml_collections.ConfigDict, splits: Sequence[str]
+) -> list[tuple[data.Split, data.Split]]:
+  """Returns the same for each of several splits to train on."""
+  return [
+    open_splits(ml_collections.ConfigDict({**config.to_dict(), "split": split}))
+    for split in splits
+  ]
+
+
+def fingerprints(train: data.Split, test: data.Split) -> dict[str, str]:
+  """Returns what changes with the pictures of either split."""
+  return {"train": train.fingerprint, "test": test.fingerprint}
 
 
 def counterpart(split: str) -> str:

@@ -110,7 +110,8 @@ class Run:
     _check(config, devices)
     self._train_split, self._test_split = inputs.open_splits(config.dataset)
     self._backbone = build.backbone(config.backbone)
-    workdir_lib.prepare(workdir, config, devices)
+    pictures = inputs.fingerprints(self._train_split, self._test_split)
+    workdir_lib.prepare(workdir, config, pictures, devices)
     path = workdir / "result.json"
     self.result = json.loads(path.read_text()) if path.exists() else None
 

@@ -1,5 +1,7 @@
 """The optimizer of a config and its learning rate."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import ml_collections
@@ -11,7 +13,7 @@ def learning_rate(
 ) -> optax.Schedule:
   """Returns the rate of each step: constant in an epoch, log-spaced over epochs."""
   first, last = config.learning_rate, config.final_learning_rate
-  if first <= 0 or last <= 0:
+  if not (0 < first < math.inf and 0 < last < math.inf):  # NaN is refused, too.
     raise ValueError(
       f"optim.learning_rate is {first} and optim.final_learning_rate {last}, expected "
       "positive numbers."

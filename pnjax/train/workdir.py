@@ -1,5 +1,6 @@
 """The folder of a run: what it was asked to do, and what came out."""
 
+from collections.abc import Mapping
 import json
 import os
 import pathlib
@@ -16,23 +17,29 @@ import optax
 import pnjax
 from pnjax.train.devices import Devices
 
+_CONFIG = "config.json"
+_PICTURES = "pictures.json"
 # Fields that change where and how fast a run is computed, but not what comes out.
 _IRRELEVANT = ("dataset.data_dir", "train.num_threads")
 
 
 def prepare(
-  workdir: str | os.PathLike, config: ml_collections.ConfigDict, devices: Devices
+  workdir: str | os.PathLike,
+  config: ml_collections.ConfigDict,
+  pictures: Mapping[str, str],
+  devices: Devices,
 ) -> None:
-  """Makes the folder and keeps the config in it.
+  """Makes the folder and keeps in it what is asked for.
 
   Args:
     workdir: the folder, the same for all hosts.
     config: of the run.
+    pictures: fingerprints of what is learned from and evaluated on.
     devices: of the run; the first host writes.
 
   Raises:
     OSError: it cannot be written to.
-    ValueError: it holds a run of another config.
+    ValueError: it holds a run of another config, or on other pictures.
   """
   workdir = pathlib.Path(workdir)
   try:
@@ -41,20 +48,30 @@ def prepare(
       pass
   except OSError as error:
     raise OSError(f"the workdir {workdir} cannot be written to: {error}.") from error
-  fields = json.loads(json.dumps(config.to_dict()))
-  path = workdir / "config.json"
-  if devices.is_first and not path.exists():
-    write_json(path, fields)
+  if devices.is_first and not (workdir / _CONFIG).exists():
+    write_json(workdir / _PICTURES, dict(pictures))
+    write_json(workdir / _CONFIG, config.to_dict())
   devices.wait()
-  _compare(_read_json(path), fields, workdir)
+  _compare(_read_json(workdir / _CONFIG), config.to_dict(), workdir)
+  if read_pictures(workdir) not in (None, pictures):
+    raise ValueError(
+      f"{workdir} holds a run on other pictures: the dataset was prepared anew since. "
+      "Take another workdir."
+    )
+
+
+def relevant(fields: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns the fields of a config on which it depends what comes out, as in JSON."""
+  flat = _flatten(json.loads(json.dumps(fields)))
+  return {name: value for name, value in flat.items() if name not in _IRRELEVANT}
 
 
 def _compare(old: dict, new: dict, workdir: pathlib.Path) -> None:
-  old, new = (_flatten(fields) for fields in (old, new))
+  old, new = relevant(old), relevant(new)
   different = [
     f"{name} was {old.get(name)!r} and is {new.get(name)!r}"
     for name in sorted(old | new)
-    if name not in _IRRELEVANT and old.get(name) != new.get(name)
+    if old.get(name) != new.get(name)
   ]
   if different:
     raise ValueError(
@@ -75,10 +92,19 @@ def _flatten(fields: dict, prefix: str = "") -> dict[str, Any]:
 
 def read_config(workdir: str | os.PathLike) -> ml_collections.ConfigDict:
   """Returns the config of a run."""
-  path = pathlib.Path(workdir) / "config.json"
+  path = pathlib.Path(workdir) / _CONFIG
   if not path.exists():
     raise FileNotFoundError(f"{workdir} holds no run: there is no {path.name} in it.")
   return ml_collections.ConfigDict(_read_json(path))
+
+
+def read_pictures(workdir: str | os.PathLike) -> dict[str, str] | None:
+  """Returns fingerprints of what a run learned from and was evaluated on.
+
+  None if there is no run, or one of an early version.
+  """
+  path = pathlib.Path(workdir) / _PICTURES
+  return _read_json(path) if path.exists() else None
 
 
 def _read_json(path: pathlib.Path) -> Any:

@@ -9,7 +9,7 @@ from experiments.configs import methods
 from pnjax.train import heads
 
 
-@pytest.mark.parametrize("name", ["flower102", "fmd", "food101", "mit67"])
+@pytest.mark.parametrize("name", ["flower102", "fmd", "folder", "food101", "mit67"])
 def test_heads_of_all_methods_can_be_built(name):
   module = importlib.import_module(f"experiments.configs.{name}")
   for method in methods.METHODS:

@@ -35,6 +35,7 @@ def error_of(*args, **environment):
 
 def test_help_has_an_example_and_the_flags_of_the_command_only():
   done = run("--help")
+  assert done.returncode == 0
   lines = done.stdout.splitlines()
   assert lines[0] == "Trains and evaluates a classifier from a config."
   assert any(line.strip().startswith("python -m experiments.main") for line in lines)

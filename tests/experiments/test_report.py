@@ -1,9 +1,11 @@
 from html import parser
 
 import jax
+import numpy as np
 import pytest
 
 from experiments import report
+from pnjax import data
 from pnjax import train
 
 
@@ -49,6 +51,20 @@ def test_page_has_everything_in_one_file(workdir, capsys):
   assert page.headings[-2:] == ["Config", "Versions"]
   assert all(source.startswith("data:image/") for source in page.sources)
   assert "<td>eta_prime</td><td class='number'>100</td>" in text
+
+
+def test_pictures_that_the_run_never_saw_are_not_shown(workdir, monkeypatch):
+  def page():
+    assert report.main([f"--workdir={workdir}"]) == 0
+    return (workdir / "report.html").read_text(encoding="utf-8")
+
+  arrays = dict(np.load(workdir / "predictions.npz"))
+  arrays["prediction"] = np.roll(arrays["prediction"], 1)
+  np.savez(workdir / "predictions.npz", **arrays)
+  assert "<img class='thumbnail'" in page()
+  monkeypatch.setattr(data.Split, "fingerprint", "of other pictures")
+  assert "<img class='thumbnail'" not in page()
+  assert "is not at hand any more" in page()
 
 
 def test_several_runs_on_a_page(workdir, tmp_path):

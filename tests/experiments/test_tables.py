@@ -1,4 +1,5 @@
 import json
+import math
 
 import numpy as np
 import pytest
@@ -6,6 +7,7 @@ import pytest
 from experiments import sweeps
 from experiments import tables
 from experiments.configs import methods
+from pnjax import data
 
 ROWS = ("fop", "sop_sc_sigme", "sop_sc_spec_maxexp")
 
@@ -52,6 +54,9 @@ def test_rows_that_are_done_are_not_computed_again(config_of, tmp_path, monkeypa
 
   with pytest.raises(TypeError, match="NoneType"):
     make(other, tmp_path)
+  monkeypatch.setattr(data.Split, "fingerprint", "of other pictures")
+  with pytest.raises(TypeError, match="NoneType"):
+    make(config_of, tmp_path)
 
 
 def test_alexnet_has_no_baseline(config_of, tmp_path):
@@ -62,6 +67,8 @@ def test_alexnet_has_no_baseline(config_of, tmp_path):
 def test_unknown_rows(config_of, tmp_path):
   with pytest.raises(ValueError, match="--rows has sopp, expected some of baseline"):
     make(config_of, tmp_path, rows=["sopp"])
+  with pytest.raises(ValueError, match="--rows is empty"):
+    make(config_of, tmp_path, rows=[""])
 
 
 @pytest.mark.slow
@@ -105,6 +112,46 @@ def test_sweep_uses_training_pictures_only(config_of, tmp_path, monkeypatch):
   assert made["best"] in [p["used"] for p in made["points"]]
   assert "(suggested)" in (tmp_path / "sweep.md").read_text()
   assert (tmp_path / "sweep.png").stat().st_size > 1000
+
+
+def test_points_of_another_experiment_are_computed_again(config_of, tmp_path):
+  def sweep(workdir, num_folds, rectify=True):
+    config = config_of("sop_sc_sigme")
+    config.head.rectify = rectify
+    made = sweeps.make(
+      config,
+      workdir,
+      param="head.eta_prime",
+      values=[100.0],
+      num_folds=num_folds,
+      cache=tmp_path / "cache",
+    )
+    return made["points"]
+
+  sweep(tmp_path / "a", 3)
+  for arguments in ((2,), (2, False)):
+    assert sweep(tmp_path / "a", *arguments) == sweep(tmp_path / "b", *arguments)
+
+
+@pytest.mark.parametrize(
+  "param,values,num_folds,match",
+  [
+    ("num_pivots", [3.0, 2.5], 3, r"--values has 2\.5, expected whole numbers"),
+    ("beta", [0.0, 2.0], 3, "`beta` is 2"),
+    ("eta_prime", [math.inf], 3, "--values has inf"),
+    ("eta_prime", [], 3, "--values is empty"),
+    ("eta_prime", [1.0], 1, "--folds is 1, expected 2 to 24"),
+  ],
+)
+def test_mistakes_in_a_sweep_are_said_first(
+  config_of, tmp_path, param, values, num_folds, match
+):
+  config, workdir = config_of("sop_sc_sigme"), tmp_path / "sweep"
+  with pytest.raises(ValueError, match=match):
+    sweeps.make(
+      config, workdir, param=f"head.{param}", values=values, num_folds=num_folds
+    )
+  assert not workdir.exists()
 
 
 def test_sweep_of_an_unknown_field(config_of, tmp_path):

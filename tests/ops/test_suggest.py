@@ -54,6 +54,12 @@ def test_zero_features_give_one(phi):
   assert all(value == 1 for value in suggested.values())
 
 
+@pytest.mark.parametrize("value", [jnp.nan, jnp.inf])
+def test_features_that_are_not_finite_are_not_passed_over(phi, value):
+  suggested = ops.suggest_parameters(phi.at[0, 0, 0].set(value))
+  assert all(jnp.isnan(v) for v in suggested.values())
+
+
 def test_zeros_do_not_count(phi):
   """Channels that never fire and vectors that repeat change nothing."""
   suggested = ops.suggest_parameters(phi)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from experiments.configs import methods
+from pnjax import data
 from pnjax import train
 from pnjax.train import build
 from pnjax.train import locks
@@ -196,6 +197,13 @@ def test_a_workdir_that_cannot_be_written_to(config, tmp_path):
 
 def test_a_second_process_in_the_same_workdir_is_refused(config, tmp_path):
   with locks.hold(tmp_path), pytest.raises(OSError, match="another process is writing"):
+    run(config, tmp_path)
+
+
+def test_a_run_does_not_continue_on_other_pictures(config, tmp_path, monkeypatch):
+  run(config, tmp_path)
+  monkeypatch.setattr(data.Split, "fingerprint", "of other pictures")
+  with pytest.raises(ValueError, match="holds a run on other pictures"):
     run(config, tmp_path)
 
 
