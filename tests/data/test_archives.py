@@ -187,6 +187,15 @@ def test_folder_of_two_pictures_a_class_tests_one(source, data_dir):
   assert data.open_split("folder", "test", data_dir).labels.tolist() == [0, 1]
 
 
+def test_pictures_beside_class_folders_are_named(source, data_dir, caplog):
+  archives.folder(source, per_class=2)
+  archives.write_picture(source / "cover.jpg", 0)
+  data.prepare("folder", source, data_dir)
+  assert len(data.open_split("folder", "all", data_dir)) == 4
+  assert "1 pictures beside the class folders are left out" in caplog.text
+  assert "cover.jpg" in caplog.text
+
+
 def test_folder_may_be_split_already(source, data_dir):
   archives.folder(source / "train", ("ant", "bee", "cat"), per_class=2)
   archives.folder(source / "validation", ("bee",), per_class=1)
