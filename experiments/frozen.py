@@ -17,7 +17,6 @@ from pnjax.train import evaluation
 from pnjax.train import feature_cache
 from pnjax.train import features
 from pnjax.train import heads
-from pnjax.train import inputs
 from pnjax.train import kernel as kernel_lib
 from pnjax.train import ridge
 from pnjax.train.devices import Devices
@@ -52,17 +51,16 @@ class Frozen:
 
 def load(
   config: ml_collections.ConfigDict,
-  splits: Sequence[str],
+  pairs: Sequence[tuple[data.Split, data.Split]],
   cache: str | os.PathLike | None = None,
 ) -> Frozen:
-  """Opens splits, and computes those of their features that are not cached.
+  """Computes those of the features of splits that are not cached.
 
   Args:
     config: of the dataset and the backbone.
-    splits: to learn from, each evaluated on its counterpart.
+    pairs: what to learn from, each with what to evaluate on.
     cache: folder of the cached features.
   """
-  pairs = inputs.open_pairs(config.dataset, splits)
   learned = np.unique(np.concatenate([train.indices for train, _ in pairs]))
   others = np.unique(np.concatenate([test.indices for _, test in pairs]))
   order = np.concatenate([learned, np.setdiff1d(others, learned)])

@@ -37,21 +37,13 @@ def main() -> int:
       _CONFIG.value,
       _WORKDIR.value,
       param=_PARAM.value,
-      values=[_number(text) for text in _VALUES.value if text],
+      values=[sweeps.parse(text) for text in _VALUES.value if text],
       num_folds=_FOLDS.value,
       cache=_CACHE.value,
     )
   except (OSError, ValueError, weights.Unavailable) as error:
     return cli.fail(error)
   return 0
-
-
-def _number(text: str) -> float | str:
-  try:
-    return text if text == "suggested" else float(text)
-  except ValueError as error:
-    message = f"--values has {text!r}, expected numbers or suggested."
-    raise ValueError(message) from error
 
 
 if __name__ == "__main__":

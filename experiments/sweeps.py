@@ -50,14 +50,13 @@ def make(
   if not values:
     raise ValueError("--values is empty, expected numbers.")
   configs = [_with_value(config, name, value) for value in values]
-  train, _ = inputs.open_splits(config.dataset)
+  train, test = inputs.open_splits(config.dataset)
   if not 2 <= num_folds <= len(train):
     raise ValueError(
       f"--folds is {num_folds}, expected 2 to {len(train)}, the number of pictures."
     )
   workdir.mkdir(parents=True, exist_ok=True)
-  frozen = frozen_lib.load(config, [config.dataset.split], cache)
-  frozen = frozen.learned_only()
+  frozen = frozen_lib.load(config, [(train, test)], cache).learned_only()
   folds = split_into_folds(frozen.labels, num_folds, config.seed)
   asked = {"num_folds": num_folds, "pictures": train.fingerprint}
   points = []
@@ -82,6 +81,15 @@ def make(
   _draw(sweep, workdir / "sweep.png")
   print(f"best: {param} = {best['used']:g}; written to {workdir}/sweep.md, .json, .png")
   return sweep
+
+
+def parse(text: str) -> float | str:
+  """Returns a value of `--values`: a number, or `SUGGESTED`."""
+  try:
+    return text if text == SUGGESTED else float(text)
+  except ValueError as error:
+    message = f"--values has {text!r}, expected numbers or {SUGGESTED}."
+    raise ValueError(message) from error
 
 
 def split_into_folds(labels: np.ndarray, num_folds: int, seed: int) -> np.ndarray:

@@ -65,10 +65,9 @@ def make(
     rows = [method for method in rows if method != "baseline"]
   splits = list(splits or _default_splits(config.dataset.split))
   (workdir / "rows").mkdir(parents=True, exist_ok=True)
-  pictures = [
-    inputs.fingerprints(*pair) for pair in inputs.open_pairs(config.dataset, splits)
-  ]
-  compute = _finetuned(workdir) if finetune else _frozen(config, splits, cache)
+  pairs = inputs.open_pairs(config.dataset, splits)
+  pictures = [inputs.fingerprints(*pair) for pair in pairs]
+  compute = _finetuned(workdir) if finetune else _frozen(config, pairs, cache)
   done = {}
   for method in rows:
     done[method] = _row(config_of(method), method, splits, pictures, workdir, compute)
@@ -109,9 +108,9 @@ def _row(config, method, splits, pictures, workdir, compute) -> Row:
   return row
 
 
-def _frozen(config, splits, cache):
+def _frozen(config, pairs, cache):
   """Returns a function that computes rows from cached features."""
-  frozen = frozen_lib.load(config, splits, cache)
+  frozen = frozen_lib.load(config, pairs, cache)
   labels = frozen.labels
 
   def compute(config, method, splits):

@@ -162,7 +162,7 @@ def folder(source: pathlib.Path) -> Archive:
   splits = [split for split in _SPLIT_FOLDERS if _folder_names(source / split)]
   if not splits:
     names = _folder_names(source)
-    beside = [p for p in _decode.picture_files(source) if p.parent == source]
+    beside = sorted(filter(_decode.is_picture, source.glob("*")))
     if beside:
       _LOGGER.warning(
         "%d pictures beside the class folders are left out, such as %s",

@@ -87,8 +87,9 @@ def _as_seen(image: Image.Image) -> np.ndarray:
 
 def picture_files(folder: str | os.PathLike) -> list[pathlib.Path]:
   """Returns the pictures in a folder and below it, sorted, without hidden ones."""
-  return [
-    path
-    for path in sorted(pathlib.Path(folder).rglob("*"))
-    if path.suffix.lower() in _SUFFIXES and not path.name.startswith(".")
-  ]
+  return [path for path in sorted(pathlib.Path(folder).rglob("*")) if is_picture(path)]
+
+
+def is_picture(path: pathlib.Path) -> bool:
+  """Returns whether a file is a picture by its name, and not hidden."""
+  return path.suffix.lower() in _SUFFIXES and not path.name.startswith(".")
