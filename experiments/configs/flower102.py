@@ -36,10 +36,10 @@ def get_config(method: str = "sop_sc_sigme") -> ml_collections.ConfigDict:
   config.dataset.split = "train+validation"
   config.dataset.num_classes = 102
   config.dataset.num_crops = 12
+  config.dataset.crop_side = 384
   config.backbone.weights = "resnet50"
   config.train.batch_size = 5
   methods.apply(config, method, _SWEPT)
   if config.backbone.name == "alexnet":
-    config.dataset.crop_side = 384
     config.train.freeze = "last_two_convs"
   return config
