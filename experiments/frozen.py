@@ -40,14 +40,6 @@ class Frozen:
   num_learned: int
   pairs: list[tuple[np.ndarray, np.ndarray]]
 
-  def learned_only(self) -> "Frozen":
-    """Returns the pictures to learn from, without those to evaluate on."""
-    return dataclasses.replace(
-      self,
-      maps=self.maps.head(self.num_learned),
-      labels=self.labels[: self.num_learned],
-    )
-
 
 def load(
   config: ml_collections.ConfigDict,

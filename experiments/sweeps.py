@@ -13,8 +13,10 @@ import ml_collections
 import numpy as np
 
 from experiments import frozen as frozen_lib
+from pnjax import data
 from pnjax.train import heads
 from pnjax.train import inputs
+from pnjax.train import kernel
 from pnjax.train import workdir as workdir_lib
 
 SUGGESTED = "suggested"
@@ -50,13 +52,14 @@ def make(
   if not values:
     raise ValueError("--values is empty, expected numbers.")
   configs = [_with_value(config, name, value) for value in values]
-  train, test = inputs.open_splits(config.dataset)
+  train, _ = inputs.open_splits(config.dataset)
   if not 2 <= num_folds <= len(train):
     raise ValueError(
       f"--folds is {num_folds}, expected 2 to {len(train)}, the number of pictures."
     )
   workdir.mkdir(parents=True, exist_ok=True)
-  frozen = frozen_lib.load(config, [(train, test)], cache).learned_only()
+  train = _enough(train, config.seed)
+  frozen = frozen_lib.load(config, [(train, train)], cache)
   folds = split_into_folds(frozen.labels, num_folds, config.seed)
   asked = {"num_folds": num_folds, "pictures": train.fingerprint}
   points = []
@@ -81,6 +84,17 @@ def make(
   _draw(sweep, workdir / "sweep.png")
   print(f"best: {param} = {best['used']:g}; written to {workdir}/sweep.md, .json, .png")
   return sweep
+
+
+def _enough(split: data.Split, seed: int) -> data.Split:
+  """Returns a split, or of a large one a part in which all classes have their share."""
+  num_parts = -(-len(split) // kernel.MAX_PICTURES)
+  if num_parts == 1:
+    return split
+  parts = split_into_folds(split.labels, num_parts, seed)
+  part = split.subset(np.flatnonzero(parts == 0))
+  print(f"sweeps {len(part)} of the {len(split)} pictures of {split.split}", flush=True)
+  return part
 
 
 def parse(text: str) -> float | str:

@@ -20,6 +20,7 @@ from experiments.configs import methods
 from pnjax import data
 from pnjax import train
 from pnjax.train import inputs
+from pnjax.train import kernel
 from pnjax.train import workdir as workdir_lib
 
 _NAMES = paper.ROWS | paper.OTHERS
@@ -46,7 +47,7 @@ def make(
     workdir: folder for rows and tables.
     rows: methods.
     splits: to learn from.
-    finetune: whether to train end to end.
+    finetune: whether to train end to end instead of from cached features.
     cache: folder of cached features.
 
   Returns:
@@ -67,12 +68,22 @@ def make(
   (workdir / "rows").mkdir(parents=True, exist_ok=True)
   pairs = inputs.open_pairs(config.dataset, splits)
   pictures = [inputs.fingerprints(*pair) for pair in pairs]
-  compute = _finetuned(workdir) if finetune else _frozen(config, pairs, cache)
+  how = _how(finetune, pairs)
+  compute = _ridge(config, pairs, cache) if how == "ridge" else _trained(workdir, cache)
   done = {}
   for method in rows:
-    done[method] = _row(config_of(method), method, splits, pictures, workdir, compute)
+    config = config_of(method)
+    if how == "softmax":
+      config.train.freeze, config.train.cache_features = "backbone", True
+    asked = {
+      "how": how,
+      "config": workdir_lib.relevant(config.to_dict()),
+      "splits": splits,
+      "pictures": pictures,
+    }
+    done[method] = _row(config, method, asked, workdir, compute)
     print(_line(method, done[method]), flush=True)
-  table = _compare(config, splits, done, finetune)
+  table = _compare(config, splits, done, how)
   workdir_lib.write_json(workdir / "table.json", table)
   workdir_lib.write_text(workdir / "table.md", _markdown(table))
   _draw(table, workdir / "table.png")
@@ -88,28 +99,31 @@ def _default_splits(split: str) -> list[str]:
   return [split]
 
 
-def _row(config, method, splits, pictures, workdir, compute) -> Row:
+def _how(finetune: bool, pairs: Sequence[tuple[data.Split, data.Split]]) -> str:
+  """Returns what rows are made by."""
+  if finetune:
+    return "finetuning"
+  learned = max(len(train_split) for train_split, _ in pairs)
+  return "ridge" if learned <= kernel.MAX_PICTURES else "softmax"
+
+
+def _row(config, method, asked, workdir, compute) -> Row:
   """Returns a row from its file, or computes it."""
   path = workdir / "rows" / f"{method}.json"
-  asked = {
-    "config": workdir_lib.relevant(config.to_dict()),
-    "splits": splits,
-    "pictures": pictures,
-  }
   if path.exists():
     row = json.loads(path.read_text())
     if {name: row.get(name) for name in asked} == asked:
       return row
     print(f"{method} is computed again: the config or the pictures changed")
   start = time.monotonic()
-  row = {**asked, **compute(config, method, splits)}
+  row = {**asked, **compute(config, method, asked["splits"])}
   row["seconds"] = round(time.monotonic() - start, 1)
   workdir_lib.write_json(path, row)
   return row
 
 
-def _frozen(config, pairs, cache):
-  """Returns a function that computes rows from cached features."""
+def _ridge(config, pairs, cache):
+  """Returns a function that computes rows by ridge regression on cached features."""
   frozen = frozen_lib.load(config, pairs, cache)
   labels = frozen.labels
 
@@ -134,8 +148,8 @@ def _frozen(config, pairs, cache):
   return compute
 
 
-def _finetuned(workdir):
-  """Returns a function that computes rows by training end to end."""
+def _trained(workdir, cache):
+  """Returns a function that computes rows by training as their configs say."""
 
   def compute(config, method, splits):
     outcomes = []
@@ -143,7 +157,7 @@ def _finetuned(workdir):
       config = config.copy_and_resolve_references()
       config.dataset.split = split
       folder = workdir / "runs" / f"{method}-{split}"
-      result = train.train_and_evaluate(config, folder)
+      result = train.train_and_evaluate(config, folder, cache=cache)
       if result is None:
         raise SystemExit(f"stopped; the same command continues {folder}")
       predictions = np.load(folder / "predictions.npz")
@@ -170,7 +184,7 @@ def _compare(
   config: ml_collections.ConfigDict,
   splits: Sequence[str],
   rows: Mapping[str, Row],
-  finetune: bool,
+  how: str,
 ) -> dict[str, Any]:
   figures = paper.FIGURES.get((config.dataset.name, config.backbone.name), {})
   reference = next(iter(rows))
@@ -196,7 +210,7 @@ def _compare(
     "backbone": config.backbone.name,
     "reference": reference,
     "splits": list(splits),
-    "protocol": _protocol(config, splits, finetune),
+    "protocol": _protocol(config, splits, how),
     "rows": entries,
     **workdir_lib.environment(),
   }
@@ -231,7 +245,7 @@ def _gain(row: Row, reference: Row) -> dict[str, float]:
   }
 
 
-def _protocol(config, splits, finetune) -> list[str]:
+def _protocol(config, splits, how) -> list[str]:
   """Returns what this table does, and where it differs from the paper."""
   dataset = config.dataset
   pair = data.open_split(dataset.name, splits[0], dataset.data_dir)
@@ -250,11 +264,12 @@ def _protocol(config, splits, finetune) -> list[str]:
       else " from random weights."
     ),
   ]
-  if finetune:
+  if how == "finetuning":
     lines.append(f"Trained end to end ({config.train.freeze} layers), as in the paper.")
   else:
+    classifier = {"ridge": "ridge regression", "softmax": "a softmax layer"}[how]
     lines.append(
-      "The backbone is frozen and the classifier is ridge regression; the paper "
+      f"The backbone is frozen and the classifier is {classifier}; the paper "
       "fine-tunes with a softmax layer."
     )
   if len(splits) == 1:

@@ -13,6 +13,7 @@ import json
 import math
 import os
 import pathlib
+import shutil
 from typing import Any
 
 import jax
@@ -98,6 +99,15 @@ class FeatureCache:
         for digests, values in batches:
           self._append(maps, rows, digests, values)
 
+  def check_space(self, count: int) -> None:
+    """Raises OSError if the maps of as many pictures do not fit on the disk."""
+    needed, free = count * self._row_bytes, shutil.disk_usage(self.folder).free
+    if needed > free:
+      raise OSError(
+        f"features of {count} pictures take {needed / 1e9:.1f} GB, but {self.folder} "
+        f"has {free / 1e9:.1f} GB left."
+      )
+
   def _append(self, maps, rows, digests, values):
     with np.errstate(over="ignore"):  # Infinite values are looked for below.
       values = np.asarray(values).astype(_DTYPE)
@@ -144,10 +154,6 @@ class CachedMaps(Sequence):
 
   def __getitem__(self, index: int | slice | np.ndarray) -> np.ndarray:
     return self._maps[self._rows[index]]
-
-  def head(self, count: int) -> "CachedMaps":
-    """Returns the first of them."""
-    return CachedMaps(self._maps, self._rows[:count])
 
 
 def digest(tree: Any) -> str:

@@ -43,6 +43,8 @@ def cached_maps(
     _identity(config, backbone, stage),
     _shape(config, backbone, stage),
   )
+  digests = np.concatenate([split.digests for split in splits])
+  cache.check_space(len(cache.missing(digests)))
   for split in splits:
     missing = split.subset(cache.missing(split.digests))
     if len(missing):

@@ -1,6 +1,6 @@
 """The exact kernel ⟨Ψᵢ, Ψⱼ⟩ of pooled vectors, which need not fit in memory together.
 
-For up to ten thousand pictures a classifier on the n×n kernel needs no weights of the
+For up to `MAX_PICTURES` a classifier on the n×n kernel needs no weights of the
 length of Ψ, of which there are millions at the full 2048 channels.
 """
 
@@ -12,6 +12,9 @@ import os
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+# More pictures to learn from than this are for a softmax layer.
+MAX_PICTURES = 10_000
 
 _BATCH = 8
 # Vectors that are multiplied at once with those that stay in memory.

@@ -44,6 +44,7 @@ def train_and_evaluate(
   config: ml_collections.ConfigDict,
   workdir: str | os.PathLike,
   devices: Sequence[jax.Device] | None = None,
+  cache: str | os.PathLike | None = None,
 ) -> dict[str, Any] | None:
   """Trains and evaluates, or continues where a run in the same folder stopped.
 
@@ -51,12 +52,13 @@ def train_and_evaluate(
     config: with the fields of `experiments/configs/default.py`.
     workdir: folder for everything that comes out.
     devices: to be used; all there are by default.
+    cache: folder of cached features; see `features.cached_maps`.
 
   Returns:
     What `result.json` holds, or None if the run was asked to stop before its end.
   """
   began = time.monotonic()
-  run = Run(config, pathlib.Path(workdir), Devices(devices))
+  run = Run(config, pathlib.Path(workdir), Devices(devices), cache)
   if run.result is not None:
     return run.result
   with (
@@ -103,10 +105,15 @@ class Run:
   """
 
   def __init__(
-    self, config: ml_collections.ConfigDict, workdir: pathlib.Path, devices: Devices
+    self,
+    config: ml_collections.ConfigDict,
+    workdir: pathlib.Path,
+    devices: Devices,
+    cache: str | os.PathLike | None = None,
   ):
     """Checks everything that can be checked before anything is compiled."""
     self.config, self.workdir, self.devices = config, workdir, devices
+    self._cache_root = cache
     _check(config, devices)
     self._train_split, self._test_split = inputs.open_splits(config.dataset)
     self._backbone = build.backbone(config.backbone)
@@ -176,7 +183,12 @@ class Run:
     """Returns both splits with the maps of the frozen backbone."""
     splits = (self._train_split, self._test_split)
     maps = features.cached_maps(
-      self.config, self._backbone, splits, self.devices, stage=self._cached_stage()
+      self.config,
+      self._backbone,
+      splits,
+      self.devices,
+      self._cache_root,
+      self._cached_stage(),
     )
     return tuple(
       inputs.Cached(m, split.labels) for m, split in zip(maps, splits, strict=True)

@@ -8,6 +8,7 @@ from experiments import sweeps
 from experiments import tables
 from experiments.configs import methods
 from pnjax import data
+from pnjax.train import kernel
 
 ROWS = ("fop", "sop_sc_sigme", "sop_sc_spec_maxexp")
 
@@ -78,6 +79,21 @@ def test_rows_can_be_trained_end_to_end(config_of, tmp_path):
   np.testing.assert_allclose(made["rows"][0]["top1"]["mean"], 100 * result["top1"])
 
 
+def test_many_pictures_get_a_softmax_layer(config_of, tmp_path, monkeypatch):
+  made = make(config_of, tmp_path, rows=["fop"])
+  assert any("classifier is ridge regression" in line for line in made["protocol"])
+  monkeypatch.setattr(kernel, "MAX_PICTURES", 10)
+  made = make(config_of, tmp_path, rows=["fop"])
+  assert any("classifier is a softmax layer" in line for line in made["protocol"])
+  run = tmp_path / "runs" / "fop-train"
+  result = json.loads((run / "result.json").read_text())
+  np.testing.assert_allclose(made["rows"][0]["top1"]["mean"], 100 * result["top1"])
+  config = json.loads((run / "config.json").read_text())
+  assert config["train"]["freeze"] == "backbone"
+  assert config["train"]["cache_features"]
+  assert len(list((tmp_path / "cache").iterdir())) == 1
+
+
 def test_gain_is_paired():
   def row(*splits):
     return {"outcomes": [{"right": right} for right in splits]}
@@ -108,10 +124,38 @@ def test_sweep_uses_training_pictures_only(config_of, tmp_path, monkeypatch):
     cache=tmp_path / "cache",
   )
   assert set(seen) == {24}
+  (cached,) = (tmp_path / "cache").glob("*/rows")
+  assert len(cached.read_text().split()) == 24
   assert [p["value"] for p in made["points"]] == [1.0, 100.0, "suggested"]
   assert made["best"] in [p["used"] for p in made["points"]]
   assert "(suggested)" in (tmp_path / "sweep.md").read_text()
   assert (tmp_path / "sweep.png").stat().st_size > 1000
+
+
+def test_sweep_of_many_pictures_takes_some_of_every_class(
+  config_of, tmp_path, monkeypatch, capsys
+):
+  monkeypatch.setattr(kernel, "MAX_PICTURES", 12)
+  labels = []
+  classify = sweeps.frozen_lib.classify
+
+  def watched(kernel, labels_, *args):
+    labels.append(labels_)
+    return classify(kernel, labels_, *args)
+
+  monkeypatch.setattr(sweeps.frozen_lib, "classify", watched)
+  sweeps.make(
+    config_of("fop_asinhe"),
+    tmp_path,
+    param="head.gamma_prime",
+    values=[1.0],
+    num_folds=3,
+    cache=tmp_path / "cache",
+  )
+  assert "sweeps 12 of the 24 pictures of train" in capsys.readouterr().out
+  counts = np.bincount(labels[0])
+  assert counts.sum() == 12
+  assert max(counts) - min(counts) <= 1
 
 
 def test_points_of_another_experiment_are_computed_again(config_of, tmp_path):

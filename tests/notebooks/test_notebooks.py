@@ -63,7 +63,7 @@ def test_notebook_is_committed_without_outputs(name):
 def test_notebook_runs(name, monkeypatch):
   # As in a clone where `pip install -e .` was run,
   monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
-  # and not compiled as tests are, which trades the speed of programs for that of compiling.
+  # and not compiled as tests are, fast to programs that are slow.
   monkeypatch.delenv("XLA_FLAGS")
   notebook = read(name)
   before, after = map(nbformat.v4.new_code_cell, (STRICT, CPU_SECONDS))

@@ -85,6 +85,13 @@ def test_a_full_disk_is_said(tmp_path, rng, monkeypatch):
     opened(tmp_path).write([(["a"], rows(rng, 1))])
 
 
+def test_what_does_not_fit_on_the_disk_is_not_begun(tmp_path):
+  cache = opened(tmp_path)
+  cache.check_space(10)
+  with pytest.raises(OSError, match=r"features of 1000000000000000 pictures take "):
+    cache.check_space(10**15)
+
+
 @pytest.mark.parametrize("value", [1e6, np.nan])
 def test_values_that_half_precision_cannot_hold_are_refused(tmp_path, value):
   with pytest.raises(ValueError, match="too large for half precision"):
