@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from collections.abc import Sequence
-import json
 import math
 import os
 import pathlib
@@ -13,6 +12,7 @@ import ml_collections
 import numpy as np
 
 from experiments import frozen as frozen_lib
+from experiments import kept
 from pnjax import data
 from pnjax.train import heads
 from pnjax.train import inputs
@@ -128,35 +128,30 @@ def _with_value(config, name, value) -> ml_collections.ConfigDict:
 
 
 def _point(config, name, value, frozen, folds, asked, workdir) -> dict[str, Any]:
-  """Returns the accuracies of a value from its file, or computes them."""
+  """Returns the accuracies of a value, computed or kept."""
   suggested = frozen_lib.suggest(config, frozen)
   used = suggested[name] if value == SUGGESTED else value
   fields = workdir_lib.relevant(config.to_dict())
   asked = {**asked, "value": value, "config": fields, "suggested": suggested}
-  path = workdir / "points" / f"{name}-{value}.json"
-  if path.exists():
-    point = json.loads(path.read_text())
-    if {key: point.get(key) for key in asked} == asked:
-      return point
-    print(f"{name} = {value} is computed again: the config or the pictures changed")
-  kernel = frozen_lib.kernel(config, frozen, suggested, f"{name}={value}")
-  accuracies = []
-  for fold in range(folds.max() + 1):
-    train, test = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
-    predictions, _ = frozen_lib.classify(
-      kernel, frozen.labels, frozen.num_classes, train, test
-    )
-    accuracies.append(100 * float(np.mean(predictions == frozen.labels[test])))
-  point = {
-    **asked,
-    "used": used,
-    "accuracies": accuracies,
-    "mean": float(np.mean(accuracies)),
-    "deviation": float(np.std(accuracies, ddof=1)),
-  }
-  path.parent.mkdir(exist_ok=True)
-  workdir_lib.write_json(path, point)
-  return point
+  label = f"{name} = {value}"
+
+  def compute() -> dict[str, Any]:
+    products = frozen_lib.kernel(config, frozen, suggested, label)
+    accuracies = []
+    for fold in range(folds.max() + 1):
+      train, test = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
+      predictions, _ = frozen_lib.classify(
+        products, frozen.labels, frozen.num_classes, train, test
+      )
+      accuracies.append(100 * float(np.mean(predictions == frozen.labels[test])))
+    return {
+      "used": used,
+      "accuracies": accuracies,
+      "mean": float(np.mean(accuracies)),
+      "deviation": float(np.std(accuracies, ddof=1)),
+    }
+
+  return kept.answer(workdir / "points" / f"{name}-{value}.json", asked, compute, label)
 
 
 def _typed(name: str, value: float) -> float | int:

@@ -5,10 +5,11 @@
 Every row is a pooling layer on cached features of the frozen backbone, with a ridge
 classifier on the exact kernel of pooled vectors; its regularisation is chosen by
 leaving one out of the training pictures. From more than 10,000 training pictures a
-softmax layer learns instead, as `experiments.main` trains it. `--config=.../flower102.py:fop,alexnet` takes
-the other backbone (the method before the comma does not matter); `--finetune` trains
-end to end. Rows that are done are not computed again. Writes `table.md`, `table.json`
-and `table.png`.
+softmax layer learns instead, as `experiments.main` trains it.
+
+`--config=.../flower102.py:fop,alexnet` takes the other backbone (the method before the
+comma does not matter); `--finetune` trains end to end. Rows that are done are not
+computed again. Writes `table.md`, `table.json` and `table.png`.
 """
 
 from absl import flags

@@ -2,10 +2,9 @@
 
 from collections.abc import Mapping
 from collections.abc import Sequence
-import json
+import functools
 import os
 import pathlib
-import time
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -14,6 +13,7 @@ import numpy as np
 from scipy import stats
 
 from experiments import frozen as frozen_lib
+from experiments import kept
 from experiments import paper
 from experiments import variants
 from experiments.configs import methods
@@ -64,12 +64,18 @@ def make(
   if config.backbone.name == "alexnet":
     # Its own way goes through fully connected layers, which are not at hand.
     rows = [method for method in rows if method != "baseline"]
+    if not rows:
+      raise ValueError("--rows is baseline, which alexnet does not have.")
   splits = list(splits or _default_splits(config.dataset.split))
   (workdir / "rows").mkdir(parents=True, exist_ok=True)
   pairs = inputs.open_pairs(config.dataset, splits)
   pictures = [inputs.fingerprints(*pair) for pair in pairs]
   how = _how(finetune, pairs)
-  compute = _ridge(config, pairs, cache) if how == "ridge" else _trained(workdir, cache)
+  compute = (
+    _ridge(config, pairs, cache)
+    if how == "ridge"
+    else _trained(splits, workdir / "runs", cache)
+  )
   done = {}
   for method in rows:
     config = config_of(method)
@@ -81,7 +87,12 @@ def make(
       "splits": splits,
       "pictures": pictures,
     }
-    done[method] = _row(config, method, asked, workdir, compute)
+    done[method] = kept.answer(
+      workdir / "rows" / f"{method}.json",
+      asked,
+      functools.partial(compute, config, method),
+      method,
+    )
     print(_line(method, done[method]), flush=True)
   table = _compare(config, splits, done, how)
   workdir_lib.write_json(workdir / "table.json", table)
@@ -107,34 +118,18 @@ def _how(finetune: bool, pairs: Sequence[tuple[data.Split, data.Split]]) -> str:
   return "ridge" if learned <= kernel.MAX_PICTURES else "softmax"
 
 
-def _row(config, method, asked, workdir, compute) -> Row:
-  """Returns a row from its file, or computes it."""
-  path = workdir / "rows" / f"{method}.json"
-  if path.exists():
-    row = json.loads(path.read_text())
-    if {name: row.get(name) for name in asked} == asked:
-      return row
-    print(f"{method} is computed again: the config or the pictures changed")
-  start = time.monotonic()
-  row = {**asked, **compute(config, method, asked["splits"])}
-  row["seconds"] = round(time.monotonic() - start, 1)
-  workdir_lib.write_json(path, row)
-  return row
-
-
 def _ridge(config, pairs, cache):
   """Returns a function that computes rows by ridge regression on cached features."""
   frozen = frozen_lib.load(config, pairs, cache)
   labels = frozen.labels
 
-  def compute(config, method, splits):
-    del splits
+  def compute(config, method):
     suggested = frozen_lib.suggest(config, frozen)
-    kernel = frozen_lib.kernel(config, frozen, suggested, method)
+    products = frozen_lib.kernel(config, frozen, suggested, method)
     outcomes = []
     for train_, test in frozen.pairs:
       predictions, regularization = frozen_lib.classify(
-        kernel, labels, frozen.num_classes, train_, test
+        products, labels, frozen.num_classes, train_, test
       )
       outcomes.append(
         {
@@ -148,19 +143,19 @@ def _ridge(config, pairs, cache):
   return compute
 
 
-def _trained(workdir, cache):
+def _trained(splits, folder, cache):
   """Returns a function that computes rows by training as their configs say."""
 
-  def compute(config, method, splits):
+  def compute(config, method):
     outcomes = []
     for split in splits:
       config = config.copy_and_resolve_references()
       config.dataset.split = split
-      folder = workdir / "runs" / f"{method}-{split}"
-      result = train.train_and_evaluate(config, folder, cache=cache)
+      run = folder / f"{method}-{split}"
+      result = train.train_and_evaluate(config, run, cache=cache)
       if result is None:
-        raise SystemExit(f"stopped; the same command continues {folder}")
-      predictions = np.load(folder / "predictions.npz")
+        raise SystemExit(f"stopped; the same command continues {run}")
+      predictions = np.load(run / "predictions.npz")
       right = predictions["label"] == predictions["prediction"]
       outcomes.append(
         {

@@ -63,6 +63,8 @@ def test_rows_that_are_done_are_not_computed_again(config_of, tmp_path, monkeypa
 def test_alexnet_has_no_baseline(config_of, tmp_path):
   made = make(config_of, tmp_path, rows=["baseline", "fop"])
   assert [row["method"] for row in made["rows"]] == ["fop"]
+  with pytest.raises(ValueError, match="baseline, which alexnet does not have"):
+    make(config_of, tmp_path, rows=["baseline"])
 
 
 def test_unknown_rows(config_of, tmp_path):
@@ -170,7 +172,7 @@ def test_points_of_another_experiment_are_computed_again(config_of, tmp_path):
       num_folds=num_folds,
       cache=tmp_path / "cache",
     )
-    return made["points"]
+    return [point | {"seconds": None} for point in made["points"]]
 
   sweep(tmp_path / "a", 3)
   for arguments in ((2,), (2, False)):

@@ -1,0 +1,40 @@
+"""Results in files, each with the question that it answers."""
+
+from collections.abc import Callable
+from collections.abc import Mapping
+import json
+import pathlib
+import time
+from typing import Any
+
+from pnjax.train import workdir as workdir_lib
+
+
+def answer(
+  path: pathlib.Path,
+  question: Mapping[str, Any],
+  compute: Callable[[], Mapping[str, Any]],
+  label: str,
+) -> dict[str, Any]:
+  """Returns a result from its file if it answers the question, or computes it.
+
+  Args:
+    path: of the file.
+    question: everything that the result depends on, as JSON.
+    compute: returns the result.
+    label: what a line about a result that is computed again begins with.
+
+  Returns:
+    The question, the result, and the `seconds` it took.
+  """
+  if path.exists():
+    kept = json.loads(path.read_text())
+    if {name: kept.get(name) for name in question} == question:
+      return kept
+    print(f"{label} is computed again: the config or the pictures changed")
+  start = time.monotonic()
+  computed = {**question, **compute()}
+  computed["seconds"] = round(time.monotonic() - start, 1)
+  path.parent.mkdir(exist_ok=True)
+  workdir_lib.write_json(path, computed)
+  return computed
