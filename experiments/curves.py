@@ -1,6 +1,6 @@
 """Curves of runs: loss and accuracy over their steps."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 import os
 import pathlib
 
@@ -14,20 +14,21 @@ _COLOURS = ("#4878a8", "#d1605e", "#6a9f58", "#967662", "#b07aa1", "#76b7b2")
 def draw(workdir: str | os.PathLike) -> pathlib.Path:
   """Draws the curves of a run into `curves.png`, and returns its path."""
   path = pathlib.Path(workdir) / "curves.png"
-  figure({"": workdir}).savefig(path, dpi=120)
+  figure([("", workdir)]).savefig(path, dpi=120)
   return path
 
 
-def figure(runs: Mapping[str, str | os.PathLike]) -> Figure:
-  """Returns the curves of some runs, by their labels."""
+def figure(runs: Sequence[tuple[str, str | os.PathLike]]) -> Figure:
+  """Returns the curves of some runs, each a label and a folder."""
   figure = Figure(figsize=(9, 3.5), layout="constrained")
   axes = dict(zip(("loss", "top1"), figure.subplots(1, 2), strict=True))
-  for i, (label, workdir) in enumerate(runs.items()):
+  for i, (label, workdir) in enumerate(runs):
     everything = records.read(workdir)
     for split in ("train", "test"):
       own = [record for record in everything if record["split"] == split]
       # Of one run the splits differ in colour, of several the runs do.
-      colour = _COLOURS[i if len(runs) > 1 else ("train", "test").index(split)]
+      number = i if len(runs) > 1 else ("train", "test").index(split)
+      colour = _COLOURS[number % len(_COLOURS)]
       for name, ax in axes.items():
         ax.plot(
           [record["step"] for record in own],

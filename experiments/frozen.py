@@ -53,6 +53,12 @@ def load(
     pairs: what to learn from, each with what to evaluate on.
     cache: folder of the cached features.
   """
+  head = config.head
+  if head.learnable or head.reduction or head.rank:
+    raise ValueError(
+      "head.learnable, head.reduction and head.rank bring weights, which ridge "
+      "regression does not learn; train with experiments.main."
+    )
   learned = np.unique(np.concatenate([train.indices for train, _ in pairs]))
   others = np.unique(np.concatenate([test.indices for _, test in pairs]))
   order = np.concatenate([learned, np.setdiff1d(others, learned)])

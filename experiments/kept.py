@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 from collections.abc import Mapping
+import hashlib
 import json
+import os
 import pathlib
 import time
 from typing import Any
@@ -38,3 +40,11 @@ def answer(
   path.parent.mkdir(exist_ok=True)
   workdir_lib.write_json(path, computed)
   return computed
+
+
+def digest(path: str | os.PathLike | None) -> str | None:
+  """Returns the sha256 of a file, or None if there is none."""
+  if path is None or not os.path.isfile(path):
+    return None
+  with open(path, "rb") as file:
+    return hashlib.file_digest(file, "sha256").hexdigest()

@@ -40,6 +40,7 @@ def main() -> int:
     variants.fetch_weights(config)
     result = train.train_and_evaluate(config, workdir)
   except (
+    ImportError,
     OSError,
     ValueError,
     weights.Unavailable,

@@ -150,7 +150,7 @@ def _page(runs: Sequence[Run]) -> Iterator[str]:
   yield "<h2>Curves</h2>"
   labels = [run.name if len(runs) > 1 else "" for run in runs]
   yield _image(
-    curves.figure(dict(zip(labels, [r.workdir for r in runs], strict=True))),
+    curves.figure(list(zip(labels, [r.workdir for r in runs], strict=True))),
     "loss and accuracy over steps",
   )
   for run in runs:
@@ -299,6 +299,7 @@ def _thumbnail(example: dict[str, Any]) -> str:
 
 def _model(run: Run) -> Iterator[str]:
   """Yields what the trained model says: its parameters, and spectra."""
+  from pnjax import models
   from pnjax.train import restore
 
   trained = restore.load(run.workdir)
@@ -312,6 +313,8 @@ def _model(run: Run) -> Iterator[str]:
       plain = name.removeprefix("log_")
       value = np.exp(value) if plain != name else value
       start = getattr(pooling, plain)
+      if start is None:
+        _, start = models.pooling.PARAMETERS[pooling.power_norm]
       yield (
         f"<tr><td>{plain}</td><td class='number'>{start:.4g}</td>"
         f"<td class='number'>{float(value):.4g}</td></tr>"

@@ -41,7 +41,7 @@ def main() -> int:
       num_folds=_FOLDS.value,
       cache=_CACHE.value,
     )
-  except (OSError, ValueError, weights.Unavailable) as error:
+  except (ImportError, OSError, ValueError, weights.Unavailable) as error:
     return cli.fail(error)
   return 0
 

@@ -21,6 +21,21 @@ from pnjax.train import workdir as workdir_lib
 
 SUGGESTED = "suggested"
 
+# Fields of a head that are numbers and bring no weights that would have to be learned.
+_PARAMETERS = (
+  "power",
+  "eta",
+  "gamma_prime",
+  "eta_prime",
+  "lam",
+  "beta",
+  "num_pivots",
+  "alpha",
+  "sigma",
+  "trace_power",
+  "kappa",
+)
+
 
 def make(
   config: ml_collections.ConfigDict,
@@ -46,8 +61,8 @@ def make(
   """
   workdir = pathlib.Path(workdir)
   group, _, name = param.partition(".")
-  if group != "head" or name not in config.head:
-    known = ", ".join(f"head.{field}" for field in sorted(config.head))
+  if group != "head" or name not in _PARAMETERS:
+    known = ", ".join(f"head.{field}" for field in _PARAMETERS)
     raise ValueError(f"--param is {param!r}, expected one of {known}.")
   if not values:
     raise ValueError("--values is empty, expected numbers.")
@@ -61,7 +76,11 @@ def make(
   train = _enough(train, config.seed)
   frozen = frozen_lib.load(config, [(train, train)], cache)
   folds = split_into_folds(frozen.labels, num_folds, config.seed)
-  asked = {"num_folds": num_folds, "pictures": train.fingerprint}
+  asked = {
+    "num_folds": num_folds,
+    "pictures": train.fingerprint,
+    "weights": kept.digest(config.backbone.weights),
+  }
   points = []
   for value, config_ in zip(values, configs, strict=True):
     point = _point(config_, name, value, frozen, folds, asked, workdir)
@@ -123,6 +142,8 @@ def _with_value(config, name, value) -> ml_collections.ConfigDict:
   config = config.copy_and_resolve_references()
   with config.ignore_type():
     config.head[name] = None if value == SUGGESTED else _typed(name, value)
+  if value == SUGGESTED and name not in heads.missing(config.head):
+    raise ValueError(f"--values has suggested, but head.{name} is not suggested here.")
   heads.check(config.head)
   return config
 
@@ -157,7 +178,7 @@ def _point(config, name, value, frozen, folds, asked, workdir) -> dict[str, Any]
 def _typed(name: str, value: float) -> float | int:
   if not math.isfinite(value):
     raise ValueError(f"--values has {value}, expected finite numbers.")
-  if name not in ("num_pivots", "reduction", "rank"):
+  if name != "num_pivots":
     return value
   if value != int(value):
     raise ValueError(f"--values has {value}, expected whole numbers for head.{name}.")

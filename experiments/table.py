@@ -51,7 +51,13 @@ def main() -> int:
       finetune=_FINETUNE.value,
       cache=_CACHE.value,
     )
-  except (OSError, ValueError, weights.Unavailable, train.NonFiniteLossError) as error:
+  except (
+    ImportError,
+    OSError,
+    ValueError,
+    weights.Unavailable,
+    train.NonFiniteLossError,
+  ) as error:
     return cli.fail(error)
   return 0
 

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from collections.abc import Sequence
 import functools
+import hashlib
+import json
 import os
 import pathlib
 from typing import Any
@@ -76,6 +78,7 @@ def make(
     if how == "ridge"
     else _trained(splits, workdir / "runs", cache)
   )
+  weights = kept.digest(config.backbone.weights)
   done = {}
   for method in rows:
     config = config_of(method)
@@ -86,11 +89,12 @@ def make(
       "config": workdir_lib.relevant(config.to_dict()),
       "splits": splits,
       "pictures": pictures,
+      "weights": weights,
     }
     done[method] = kept.answer(
       workdir / "rows" / f"{method}.json",
       asked,
-      functools.partial(compute, config, method),
+      functools.partial(compute, config, method, asked),
       method,
     )
     print(_line(method, done[method]), flush=True)
@@ -120,10 +124,15 @@ def _how(finetune: bool, pairs: Sequence[tuple[data.Split, data.Split]]) -> str:
 
 def _ridge(config, pairs, cache):
   """Returns a function that computes rows by ridge regression on cached features."""
-  frozen = frozen_lib.load(config, pairs, cache)
-  labels = frozen.labels
 
-  def compute(config, method):
+  @functools.cache
+  def load():
+    return frozen_lib.load(config, pairs, cache)
+
+  def compute(config, method, asked):
+    del asked
+    frozen = load()
+    labels = frozen.labels
     suggested = frozen_lib.suggest(config, frozen)
     products = frozen_lib.kernel(config, frozen, suggested, method)
     outcomes = []
@@ -146,12 +155,15 @@ def _ridge(config, pairs, cache):
 def _trained(splits, folder, cache):
   """Returns a function that computes rows by training as their configs say."""
 
-  def compute(config, method):
+  def compute(config, method, asked):
+    # A run of another question stays where it is.
+    text = json.dumps(asked, sort_keys=True)
+    number = hashlib.sha256(text.encode()).hexdigest()[:8]
     outcomes = []
     for split in splits:
       config = config.copy_and_resolve_references()
       config.dataset.split = split
-      run = folder / f"{method}-{split}"
+      run = folder / f"{method}-{split}-{number}"
       result = train.train_and_evaluate(config, run, cache=cache)
       if result is None:
         raise SystemExit(f"stopped; the same command continues {run}")
@@ -259,14 +271,7 @@ def _protocol(config, splits, how) -> list[str]:
       else " from random weights."
     ),
   ]
-  if how == "finetuning":
-    lines.append(f"Trained end to end ({config.train.freeze} layers), as in the paper.")
-  else:
-    classifier = {"ridge": "ridge regression", "softmax": "a softmax layer"}[how]
-    lines.append(
-      f"The backbone is frozen and the classifier is {classifier}; the paper "
-      "fine-tunes with a softmax layer."
-    )
+  lines.append(_learning(config.train, how))
   if len(splits) == 1:
     lines.append(
       "Intervals are bootstrapped over the pictures of the one split, pair by pair."
@@ -276,7 +281,26 @@ def _protocol(config, splits, how) -> list[str]:
       "± is the deviation over splits; intervals are of Student's t over paired "
       "splits, which share pictures, so that they are somewhat too narrow."
     )
+    if how == "ridge":
+      lines.append(f"Parameters that are suggested are so from {splits[0]}, for all.")
   return lines
+
+
+def _learning(train_: ml_collections.ConfigDict, how: str) -> str:
+  """Returns what learns, and where this differs from the paper."""
+  if how == "ridge" or train_.freeze == "backbone":
+    classifier = "ridge regression" if how == "ridge" else "a softmax layer"
+    return (
+      f"The backbone is frozen and the classifier is {classifier}; the paper "
+      "fine-tunes with a softmax layer."
+    )
+  what = {
+    "all": "All layers learn",
+    "last_stage": "The last stage and the classifier learn; in the paper all layers do",
+    "last_two_convs": "The last two convolutions and the classifier learn",
+  }[train_.freeze]
+  cached = " Maps of what is frozen are cached, without augmentation."
+  return f"{what}.{cached if train_.cache_features else ''}"
 
 
 def _markdown(table: Mapping[str, Any]) -> str:

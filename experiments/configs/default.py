@@ -40,7 +40,8 @@ def get_config() -> ml_collections.ConfigDict:
 
   config.head = head = ml_collections.ConfigDict()
   head.order = 2  # 1: average of the map; 2: co-occurrence matrix.
-  # "gamma", "maxexp", "asinhe", "sigme" or None.
+  # "gamma", "maxexp", "asinhe", "sigme" or None; of the literature "signed_sqrt",
+  # "matrix_log", "newton_schulz_sqrt".
   head.power_norm = config_dict.placeholder(str)
   head.spectral = False  # Whether it acts on eigenvalues instead of entries.
   # Parameter of the Power Normalization in use. If None, suggested from features
@@ -75,15 +76,15 @@ def get_config() -> ml_collections.ConfigDict:
 
   config.train = train = ml_collections.ConfigDict()
   train.batch_size = 32  # Over all devices and hosts.
-  train.num_epochs = 20
+  train.num_epochs = 20  # Passes over the pictures to learn from.
   # "all": every layer learns; "last_stage": the last stage of ResNet-50 and the head;
   # "last_two_convs": these and the head; "backbone": it is frozen, the head learns.
   train.freeze = "all"
   train.accumulate = 1  # Parts in which each batch is computed, to save memory.
-  train.label_smoothing = 0.0
+  train.label_smoothing = 0.0  # Share of a label that all classes get alike.
   train.cache_features = False  # Compute what is frozen once; no augmentation then.
   train.log_every = 10  # Steps between records of the loss.
   train.eval_every = 1  # Epochs between evaluations; there is always a last one.
   train.checkpoint_every = 1  # Epochs between checkpoints.
   train.num_threads = config_dict.placeholder(int)  # That decode pictures.
-  return config
+  return config.lock()

@@ -18,7 +18,14 @@ import tensorflow_datasets as tfds
 from pnjax.data import _decode
 
 _LOGGER = logging.getLogger(__name__)
-_SPLIT_FOLDERS = ("train", "validation", "test")
+# Names of folders, in any case, that stand for splits.
+_SPLIT_FOLDERS = {
+  "train": "train",
+  "val": "validation",
+  "valid": "validation",
+  "validation": "validation",
+  "test": "test",
+}
 _FMD_CLASSES = (
   "fabric",
   "foliage",
@@ -159,16 +166,10 @@ def folder(source: pathlib.Path) -> Archive:
 
   Without split folders, 80% of each class are `train` and the others `test`.
   """
-  splits = [split for split in _SPLIT_FOLDERS if _folder_names(source / split)]
+  splits = _split_folders(source)
   if not splits:
     names = _folder_names(source)
-    beside = sorted(filter(_decode.is_picture, source.glob("*")))
-    if beside:
-      _LOGGER.warning(
-        "%d pictures beside the class folders are left out, such as %s",
-        len(beside),
-        beside[0],
-      )
+    _warn_of_left_out("pictures beside the class folders", _pictures_at_top(source))
     pictures = _class_folders(source, names, names)
     train, test = _stratified(pictures, 0.8, seed=0)
     stored = {
@@ -176,12 +177,37 @@ def folder(source: pathlib.Path) -> Archive:
       "test": [pictures[i] for i in test],
     }
     return Archive(tuple(names), stored)
-  names = sorted({name for split in splits for name in _folder_names(source / split)})
+  beside = [source / name for name in _folder_names(source)]
+  beside = [path for path in beside if path not in splits.values()]
+  _warn_of_left_out("folders beside those of splits", beside)
+  names = sorted({name for path in splits.values() for name in _folder_names(path)})
   stored = {
-    split: _class_folders(source / split, _folder_names(source / split), names)
-    for split in splits
+    split: _class_folders(path, _folder_names(path), names)
+    for split, path in splits.items()
   }
   return Archive(tuple(names), stored)
+
+
+def _split_folders(source: pathlib.Path) -> dict[str, pathlib.Path]:
+  """Folders of splits by their names; they have folders of classes in them."""
+  found = {}
+  for name in _folder_names(source):
+    split = _SPLIT_FOLDERS.get(name.lower())
+    if split is None or not _folder_names(source / name):
+      continue
+    if split in found:
+      raise ValueError(f"{found[split]} and {source / name} are both for {split}.")
+    found[split] = source / name
+  return {split: found[split] for split in _SPLIT_FOLDERS.values() if split in found}
+
+
+def _pictures_at_top(root: pathlib.Path) -> list[pathlib.Path]:
+  return sorted(filter(_decode.is_picture, root.glob("*")))
+
+
+def _warn_of_left_out(what: str, paths: Sequence[pathlib.Path]) -> None:
+  if paths:
+    _LOGGER.warning("%d %s are left out, such as %s", len(paths), what, paths[0])
 
 
 def _class_folders(
@@ -195,16 +221,25 @@ def _class_folders(
     if not files:
       raise FileNotFoundError(f"{root / name} has no pictures, expected some.")
     label = class_names.index(name)
-    pictures += [Picture(p.relative_to(root).as_posix(), label, p) for p in files]
+    pictures += [Picture(_file_name(p, root), label, p) for p in files]
   if not pictures:
     raise FileNotFoundError(f"{root} has no folders, expected one for each class.")
   return pictures
 
 
+def _file_name(path: pathlib.Path, root: pathlib.Path) -> str:
+  name = path.relative_to(root).as_posix()
+  try:
+    name.encode()
+  except UnicodeEncodeError as error:
+    raise ValueError(f"{name!r} in {root} is no name in UTF-8; rename it.") from error
+  return name
+
+
 def _folder_names(root: pathlib.Path) -> list[str]:
   """Names of the folders in a folder, which may not be there."""
   folders = (path.name for path in root.glob("*") if path.is_dir())
-  return sorted(name for name in folders if not name.startswith("."))
+  return sorted(name for name in folders if not name.startswith((".", "__MACOSX")))
 
 
 def _stratified(

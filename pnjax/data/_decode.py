@@ -14,7 +14,18 @@ from PIL import UnidentifiedImageError
 # Beyond this a small file may be made to fill the memory. Pillow warns from here on.
 MAX_PIXELS = Image.MAX_IMAGE_PIXELS
 
-_SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm")
+_SUFFIXES = (
+  ".jpg",
+  ".jpeg",
+  ".jfif",
+  ".png",
+  ".gif",
+  ".bmp",
+  ".webp",
+  ".tif",
+  ".tiff",
+  ".ppm",
+)
 _DEEP_MODES = ("I", "I;16", "I;16B", "I;16L", "I;16N")
 
 
@@ -87,9 +98,18 @@ def _as_seen(image: Image.Image) -> np.ndarray:
 
 def picture_files(folder: str | os.PathLike) -> list[pathlib.Path]:
   """Returns the pictures in a folder and below it, sorted, without hidden ones."""
-  return [path for path in sorted(pathlib.Path(folder).rglob("*")) if is_picture(path)]
+  folder = pathlib.Path(folder)
+  return [
+    path
+    for path in sorted(folder.rglob("*"))
+    if is_picture(path) and not _is_hidden(path.relative_to(folder))
+  ]
 
 
 def is_picture(path: pathlib.Path) -> bool:
   """Returns whether a file is a picture by its name, and not hidden."""
-  return path.suffix.lower() in _SUFFIXES and not path.name.startswith(".")
+  return path.suffix.lower() in _SUFFIXES and not _is_hidden(pathlib.Path(path.name))
+
+
+def _is_hidden(path: pathlib.Path) -> bool:
+  return any(part.startswith(".") for part in path.parts)

@@ -187,8 +187,8 @@ def _digests(
   ]
   if broken:
     raise ValueError(
-      f"{len(broken)} of {len(pictures)} pictures are broken; repair them or take "
-      "them out. Nothing was prepared.\n" + "\n".join(broken)
+      f"{len(broken)} of {len(pictures)} pictures are broken; get them again, or take "
+      "them out if no list names them. Nothing was prepared.\n" + "\n".join(broken)
     )
   return list(digests)
 

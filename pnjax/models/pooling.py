@@ -137,7 +137,7 @@ class Pooling(nn.Module):
     )
 
   def _features(self, x: jax.Array) -> jax.Array:
-    """Rectified features in float32, `[B, ..., d]` as they came."""
+    """Rectified features in float32 or better, `[B, ..., d]` as they came."""
     if x.ndim not in (3, 4, 5):
       raise ValueError(
         f"`x` has shape {x.shape}, expected a map [B, H, W, d], patches "
@@ -145,8 +145,12 @@ class Pooling(nn.Module):
       )
     if 0 in x.shape[1:-1]:
       raise ValueError(f"`x` has shape {x.shape}, expected at least one position.")
-    x = x.astype(jnp.float32)
+    x = _at_least_float32(x)
     return nn.relu(x) if self.rectify else x
+
+
+def _at_least_float32(x: jax.Array) -> jax.Array:
+  return x if x.dtype == jnp.float64 else x.astype(jnp.float32)
 
 
 class FirstOrderPooling(Pooling):
@@ -229,10 +233,8 @@ class SecondOrderPooling(Pooling):
   def _augmented_features(self, x: jax.Array) -> jax.Array:
     """Features φ̄ of all positions, `[B, N, d']`."""
     if self.reduction is not None:
-      reduce = nn.Dense(
-        self.reduction, use_bias=False, dtype=jnp.float32, name="reduction"
-      )
-      x = reduce(x)
+      x = _at_least_float32(x)
+      x = nn.Dense(self.reduction, False, x.dtype, name="reduction")(x)
     x = self._features(x)
     coordinates = self._coordinates(x)
     phi = x.reshape(x.shape[0], math.prod(x.shape[1:-1]), x.shape[-1])

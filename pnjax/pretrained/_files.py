@@ -20,6 +20,8 @@ Metadata = dict[str, str]
 def read(path: str | os.PathLike) -> tuple[Tensors, Metadata]:
   """Reads all tensors of a file, and what it says about itself.
 
+  Names lose the `module.` that PyTorch's data parallelism puts before them.
+
   Args:
     path: `.safetensors`, `.npz` (where an entry `recipe` is taken for metadata),
       or with PyTorch installed `.pth`, `.pt` and `.pth.tar`.
@@ -31,7 +33,8 @@ def read(path: str | os.PathLike) -> tuple[Tensors, Metadata]:
       f"{path} is not a file; `python -m experiments.weights fetch resnet50` "
       "gets weights of ResNet-50."
     )
-  return reader(path)
+  tensors, metadata = reader(path)
+  return {name.removeprefix("module."): x for name, x in tensors.items()}, metadata
 
 
 def write_safetensors(
@@ -116,7 +119,7 @@ def _read_torch(path: pathlib.Path) -> tuple[Tensors, Metadata]:
   ):
     raise ValueError(f"{path} holds no dictionary of tensors, such as `state_dict()`.")
   return {
-    name.removeprefix("module."): (x.float() if x.is_floating_point() else x).numpy()
+    name: (x.float() if x.is_floating_point() else x).numpy()
     for name, x in content.items()
   }, {}
 

@@ -83,19 +83,22 @@ class Devices:
 
     Returns:
       Arrays `[D, b/D, ...]`, padded with masked examples where b is no multiple.
+      These are the first ones again: statistics of batch norm do not know masks.
     """
     batch = dict(batch)
     size = len(batch["label"])
     batch.setdefault("mask", np.ones(size, bool))
     missing = -size % (len(self.local) * parts)
+    if missing:
+      again = np.arange(size + missing) % size
+      batch = {name: np.asarray(x)[again] for name, x in batch.items()}
+      batch["mask"][size:] = False
     return {
-      name: jax.device_put(self._spread(np.asarray(x), missing), self._apart)
+      name: jax.device_put(self._spread(np.asarray(x)), self._apart)
       for name, x in batch.items()
     }
 
-  def _spread(self, x: np.ndarray, missing: int) -> np.ndarray:
-    if missing:
-      x = np.concatenate([x, np.zeros((missing, *x.shape[1:]), x.dtype)])
+  def _spread(self, x: np.ndarray) -> np.ndarray:
     return x.reshape(len(self.local), -1, *x.shape[1:])
 
   def gather(self, x: np.ndarray) -> np.ndarray:

@@ -71,6 +71,11 @@ def check(head: ml_collections.ConfigDict) -> None:
       f"head.{set_for_second[0]} is {head[set_for_second[0]]}, but head.order is 1, "
       "which does not use it."
     )
+  if head.reduction and missing(head):
+    raise ValueError(
+      f"head.{missing(head)[0]} is None, expected a number: suggestions are for "
+      f"features as they are, but head.reduction is {head.reduction}."
+    )
   placeholders = {name: 1.0 for name in missing(head)}
   layer = pooling(head, placeholders)
   # All of it is abstract, so that nothing is compiled, not even the key.

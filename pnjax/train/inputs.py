@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
+import re
 
 import grain
 import jax
@@ -16,10 +17,14 @@ from pnjax.train.devices import Devices
 
 def open_splits(config: ml_collections.ConfigDict) -> tuple[data.Split, data.Split]:
   """Returns what is trained on and what is evaluated on, from `config.dataset`."""
-  train, test = (
-    data.open_split(config.name, split, config.data_dir)
-    for split in (config.split, config.test_split or counterpart(config.split))
-  )
+  train = data.open_split(config.name, config.split, config.data_dir)
+  test = _open_test(config)
+  shared = np.intersect1d(train.indices, test.indices).size
+  if shared:
+    raise ValueError(
+      f"{shared} pictures of {train.split} are in {test.split}, too, which is to be "
+      "evaluated on; set dataset.test_split to one without them."
+    )
   num_classes = len(train.class_names)
   if config.num_classes not in (None, num_classes):
     raise ValueError(
@@ -28,6 +33,19 @@ def open_splits(config: ml_collections.ConfigDict) -> tuple[data.Split, data.Spl
       f"{num_classes}."
     )
   return train, test
+
+
+def _open_test(config: ml_collections.ConfigDict) -> data.Split:
+  name = config.test_split or counterpart(config.split)
+  try:
+    return data.open_split(config.name, name, config.data_dir)
+  except ValueError as error:
+    if config.test_split:
+      raise
+    raise ValueError(
+      f"dataset.test_split is None, and what belongs to {config.split} is not known: "
+      f"{error}"
+    ) from error
 
 
 def open_pairs(
@@ -49,7 +67,8 @@ def counterpart(split: str) -> str:
   """Returns the split to evaluate on that belongs to one to train on."""
   if split == "train_80":
     return "test_20"
-  return f"{split.removesuffix('train')}test" if split.endswith("_train") else "test"
+  repeated = re.fullmatch(r"((?:half|fold)_\d+)_train", split)
+  return f"{repeated[1]}_test" if repeated else "test"
 
 
 def train_batches(

@@ -7,7 +7,9 @@ length of Ψ, of which there are millions at the full 2048 channels.
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
+import contextlib
 import os
+import pathlib
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +21,11 @@ MAX_PICTURES = 10_000
 _BATCH = 8
 # Vectors that are multiplied at once with those that stay in memory.
 _ROWS = 128
+# Of control groups, versions 2 and 1.
+_MEMORY_LIMITS = (
+  pathlib.Path("/sys/fs/cgroup/memory.max"),
+  pathlib.Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
 
 
 def pairwise(
@@ -63,7 +70,12 @@ def pairwise(
 
 
 def _half_of_memory() -> int:
-  return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+  """Returns half of what the machine has, or the container."""
+  memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+  for path in _MEMORY_LIMITS:
+    with contextlib.suppress(OSError, ValueError):  # No such file, or "max".
+      memory = min(memory, int(path.read_text()))
+  return memory // 2
 
 
 def _padded(pool, batch: np.ndarray) -> np.ndarray:

@@ -63,11 +63,11 @@ def train_and_evaluate(
     return run.result
   with (
     locks.hold(run.workdir) if run.devices.is_first else contextlib.nullcontext(),
-    StopRequest() as stop,
     Checkpoints(run.workdir / "checkpoints") as checkpoints,
   ):
-    run.start(checkpoints, began)
+    run.start(checkpoints, began)  # Stops at once, having nothing to save.
     with (
+      StopRequest() as stop,
       run.open_records() as records,
       Progress(
         run.step * config.train.batch_size,
@@ -363,7 +363,8 @@ class Run:
 def _check(config: ml_collections.ConfigDict, devices: Devices) -> None:
   """Raises ValueError where fields have values that cannot work."""
   train = config.train
-  for name in ("batch_size", "num_epochs", "accumulate", "log_every", "eval_every"):
+  counts = "batch_size", "num_epochs", "accumulate"
+  for name in (*counts, "log_every", "eval_every", "checkpoint_every"):
     if train[name] < 1:
       raise ValueError(f"train.{name} is {train[name]}, expected 1 or more.")
   if train.batch_size % devices.num_hosts:

@@ -95,7 +95,7 @@ def read_config(workdir: str | os.PathLike) -> ml_collections.ConfigDict:
   path = pathlib.Path(workdir) / _CONFIG
   if not path.exists():
     raise FileNotFoundError(f"{workdir} holds no run: there is no {path.name} in it.")
-  return ml_collections.ConfigDict(_read_json(path))
+  return ml_collections.ConfigDict(_read_json(path)).lock()
 
 
 def read_pictures(workdir: str | os.PathLike) -> dict[str, str] | None:

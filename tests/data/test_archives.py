@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 
 import numpy as np
 import pytest
@@ -206,6 +207,37 @@ def test_folder_may_be_split_already(source, data_dir):
     for split in ("train", "validation", "test")
   }
   assert labels == {"train": [0, 0, 1, 1, 2, 2], "validation": [1], "test": [0, 2]}
+
+
+def test_split_folders_go_by_other_names_too(source, data_dir, caplog):
+  archives.folder(source / "Train", ("ant", "bee"), per_class=2)
+  archives.folder(source / "val", ("bee",), per_class=1)
+  archives.folder(source / "__MACOSX", ("bee",), per_class=1)
+  archives.folder(source / "unlabelled", ("x",), per_class=1)
+  data.prepare("folder", source, data_dir)
+  train, validation = (
+    data.open_split("folder", split, data_dir) for split in ("train", "validation")
+  )
+  assert train.labels.tolist() == [0, 0, 1, 1]
+  assert validation.labels.tolist() == [1]
+  assert "1 folders beside those of splits are left out" in caplog.text
+  archives.folder(source / "valid", ("bee",), per_class=1)
+  with pytest.raises(ValueError, match="are both for validation"):
+    data.prepare("folder", source, data_dir)
+
+
+def test_pictures_in_hidden_folders_are_left_out(source, data_dir):
+  archives.folder(source, per_class=2)
+  archives.write_picture(source / "ant" / ".ipynb_checkpoints" / "copy.jpg", 0)
+  data.prepare("folder", source, data_dir)
+  assert len(data.open_split("folder", "all", data_dir)) == 4
+
+
+def test_names_that_are_no_text_are_refused(source, data_dir):
+  archives.folder(source, per_class=2)
+  (source / "ant" / os.fsdecode(b"caf\xe9.jpg")).write_bytes(archives.jpeg(0))
+  with pytest.raises(ValueError, match=r"caf\\udce9.jpg' in .* is no name in UTF-8"):
+    data.prepare("folder", source, data_dir)
 
 
 def test_a_class_may_be_called_train(source, data_dir):

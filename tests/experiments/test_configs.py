@@ -13,7 +13,9 @@ from pnjax.train import heads
 def test_heads_of_all_methods_can_be_built(name):
   module = importlib.import_module(f"experiments.configs.{name}")
   for method in methods.METHODS:
-    heads.check(module.get_config(method).head)
+    config = module.get_config(method)
+    assert config.is_locked
+    heads.check(config.head)
 
 
 def test_swept_values_are_those_of_the_backbone_and_the_method():

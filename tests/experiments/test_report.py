@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 
+from experiments import curves
 from experiments import report
 from pnjax import data
 from pnjax import train
@@ -71,6 +72,11 @@ def test_several_runs_on_a_page(workdir, tmp_path):
   output = tmp_path / "both.html"
   assert report.main([f"--workdir={workdir}"] * 2 + [f"--output={output}"]) == 0
   assert Page(output.read_text(encoding="utf-8")).headings.count("Confusion") == 2
+
+
+def test_curves_of_many_runs_of_one_name(workdir):
+  loss, _ = curves.figure([("run", workdir)] * 8).axes
+  assert len(loss.lines) == 16
 
 
 def test_mistakes_are_said_in_a_line(workdir, tmp_path, capsys):

@@ -77,7 +77,8 @@ def test_unknown_rows(config_of, tmp_path):
 @pytest.mark.slow
 def test_rows_can_be_trained_end_to_end(config_of, tmp_path):
   made = make(config_of, tmp_path, rows=["sop"], finetune=True)
-  result = json.loads((tmp_path / "runs" / "sop-train" / "result.json").read_text())
+  (run,) = (tmp_path / "runs").glob("sop-train-*")
+  result = json.loads((run / "result.json").read_text())
   np.testing.assert_allclose(made["rows"][0]["top1"]["mean"], 100 * result["top1"])
 
 
@@ -87,7 +88,7 @@ def test_many_pictures_get_a_softmax_layer(config_of, tmp_path, monkeypatch):
   monkeypatch.setattr(kernel, "MAX_PICTURES", 10)
   made = make(config_of, tmp_path, rows=["fop"])
   assert any("classifier is a softmax layer" in line for line in made["protocol"])
-  run = tmp_path / "runs" / "fop-train"
+  (run,) = (tmp_path / "runs").glob("fop-train-*")
   result = json.loads((run / "result.json").read_text())
   np.testing.assert_allclose(made["rows"][0]["top1"]["mean"], 100 * result["top1"])
   config = json.loads((run / "config.json").read_text())
@@ -187,6 +188,9 @@ def test_points_of_another_experiment_are_computed_again(config_of, tmp_path):
     ("eta_prime", [math.inf], 3, "--values has inf"),
     ("eta_prime", [], 3, "--values is empty"),
     ("eta_prime", [1.0], 1, "--folds is 1, expected 2 to 24"),
+    ("beta", ["suggested"], 3, r"head\.beta is not suggested here"),
+    ("gamma_prime", ["suggested"], 3, r"head\.gamma_prime is not suggested here"),
+    ("reduction", [4.0], 3, r"--param is 'head\.reduction', expected one of"),
   ],
 )
 def test_mistakes_in_a_sweep_are_said_first(

@@ -5,6 +5,7 @@ import flax.linen as nn
 from flax.nnx import bridge
 import jax
 import jax.numpy as jnp
+from jax.test_util import check_grads
 import numpy as np
 import pytest
 
@@ -345,3 +346,13 @@ def test_an_empty_batch():
 def test_a_map_without_positions(layer):
   with pytest.raises(ValueError, match="expected at least one position"):
     layer.apply({}, jnp.zeros((2, 0, 4, 6)))
+
+
+def test_gradients_in_float64(rng, x64):
+  x = jnp.asarray(rng.uniform(0.1, 1, (1, 3, 2, 4)))
+  layer = models.SecondOrderPooling(
+    power_norm="sigme", eta_prime=3.0, beta=0.4, num_pivots=2, reduction=3
+  )
+  variables = layer.init(jax.random.key(0), x)
+  assert layer.apply(variables, x).dtype == jnp.float64
+  check_grads(lambda x: layer.apply(variables, x), (x,), order=1, modes=("rev",))

@@ -45,7 +45,7 @@ def test_safetensors_npz_and_torch_give_the_same_variables(tmp_path, tensors):
   torch.save(as_torch, tmp_path / "a.pth")
   torch.save(wrapped, tmp_path / "a.pth.tar")
   np.savez(tmp_path / "a.npz", **tensors)
-  write(tmp_path / "a.safetensors", tensors)
+  write(tmp_path / "a.safetensors", {f"module.{k}": v for k, v in tensors.items()})
   first, *others = (
     pretrained.load(tmp_path / f"a.{suffix}", RECIPE).variables
     for suffix in ("safetensors", "npz", "pth", "pth.tar")

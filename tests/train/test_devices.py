@@ -2,6 +2,7 @@
 
 import signal
 
+import jax
 import numpy as np
 import pytest
 
@@ -79,6 +80,15 @@ def _start_hosts(start, workdir):
 def _own_lines(output):
   """Lines that are not of the network between the hosts."""
   return [line for line in output.splitlines() if not line.startswith("[Gloo]")]
+
+
+def test_padding_repeats_examples_and_masks_them():
+  devices = devices_lib.Devices(jax.devices()[:2])
+  batch = {"label": np.arange(5), "image": np.arange(10.0).reshape(5, 2)}
+  shards = devices.shard(batch, parts=2)
+  np.testing.assert_array_equal(shards["label"], [[0, 1, 2, 3], [4, 0, 1, 2]])
+  np.testing.assert_array_equal(shards["image"][1, 1], batch["image"][0])
+  np.testing.assert_array_equal(shards["mask"], [[True] * 4, [True] + [False] * 3])
 
 
 def test_a_host_without_its_coordinator_is_refused():

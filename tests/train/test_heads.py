@@ -77,6 +77,7 @@ def test_all_methods_fit_together(method):
     ("sop", {"beta": 1.5}, "beta"),
     ("sop", {"power_norm": "sigmoid"}, "sigmoid"),
     ("sop_sigme", {"learnable": ("gamma_prime",)}, "gamma_prime"),
+    ("sop_sigme", {"eta_prime": None, "reduction": 3}, "head.eta_prime is None"),
   ],
 )
 def test_fields_that_do_not_go_together(method, fields, message):

@@ -20,3 +20,14 @@ def test_blocks_make_the_whole_kernel(rng, monkeypatch, memory, num_columns):
     vectors @ vectors[:num_columns].T,
     rtol=1e-5,
   )
+
+
+def test_a_container_may_have_less_memory_than_the_machine(tmp_path, monkeypatch):
+  unlimited, limited = tmp_path / "unlimited", tmp_path / "limited"
+  unlimited.write_text("max\n")
+  limited.write_text("4096\n")
+  absent = tmp_path / "absent"
+  monkeypatch.setattr(kernel, "_MEMORY_LIMITS", (absent, unlimited))
+  assert kernel._half_of_memory() > 4096
+  monkeypatch.setattr(kernel, "_MEMORY_LIMITS", (absent, limited))
+  assert kernel._half_of_memory() == 2048

@@ -174,6 +174,9 @@ def test_another_config_does_not_continue_a_run(config, tmp_path):
     ("optim.name", "lion", "optim.name is 'lion'"),
     ("train.freeze", "some", "train.freeze is 'some'"),
     ("train.batch_size", 0, "train.batch_size is 0"),
+    ("train.checkpoint_every", 0, "train.checkpoint_every is 0"),
+    ("dataset.test_split", "train[:4]", r"4 pictures of train are in train\[:4\], too"),
+    ("dataset.split", "all", "pictures of all are in test, too"),
   ],
 )
 def test_bad_fields_are_named_before_anything_is_compiled(
