@@ -61,33 +61,40 @@ def train_and_evaluate(
   run = Run(config, pathlib.Path(workdir), Devices(devices), cache)
   if run.result is not None:
     return run.result
-  with (
-    locks.hold(run.workdir) if run.devices.is_first else contextlib.nullcontext(),
-    Checkpoints(run.workdir / "checkpoints") as checkpoints,
-  ):
-    run.start(checkpoints, began)  # Stops at once, having nothing to save.
+  with locks.hold(run.workdir) if run.devices.is_first else contextlib.nullcontext():
+    run.cache_features()  # Before signals are caught: it can be stopped at any time.
     with (
       StopRequest() as stop,
-      run.open_records() as records,
-      Progress(
-        run.step * config.train.batch_size,
-        run.num_steps * config.train.batch_size,
-        quiet=not run.devices.is_first,
-      ) as progress,
+      Checkpoints(run.workdir / "checkpoints") as checkpoints,
     ):
-      progress.say(run.description)
-      while True:
-        stopping = run.is_to_stop(stop)
-        if run.evaluation_is_due() and not stopping:
-          run.evaluate(records, progress)
-        if run.checkpoint_is_due() or stopping:
-          run.save(checkpoints, records)
-        if run.is_over() or stopping:
-          break
-        run.advance(progress)
-        if run.record_is_due():
-          run.record(records, progress)
+      run.start(checkpoints, began)
+      _advance(run, stop, checkpoints)
   return run.finish() if run.is_over() else None
+
+
+def _advance(run: "Run", stop: StopRequest, checkpoints: Checkpoints) -> None:
+  """Goes on to the end of a run, or until it is to stop."""
+  batch_size = run.config.train.batch_size
+  with (
+    run.open_records() as records,
+    Progress(
+      run.step * batch_size,
+      run.num_steps * batch_size,
+      quiet=not run.devices.is_first,
+    ) as progress,
+  ):
+    progress.say(run.description)
+    while True:
+      stopping = run.is_to_stop(stop)
+      if run.evaluation_is_due() and not stopping:
+        run.evaluate(records, progress)
+      if run.checkpoint_is_due() or stopping:
+        run.save(checkpoints, records)
+      if run.is_over() or stopping:
+        break
+      run.advance(progress)
+      if run.record_is_due():
+        run.record(records, progress)
 
 
 class Run:
@@ -113,7 +120,7 @@ class Run:
   ):
     """Checks everything that can be checked before anything is compiled."""
     self.config, self.workdir, self.devices = config, workdir, devices
-    self._cache_root = cache
+    self._cache_root, self._cached = cache, None
     _check(config, devices)
     self._train_split, self._test_split = inputs.open_splits(config.dataset)
     self._backbone = build.backbone(config.backbone)
@@ -121,6 +128,23 @@ class Run:
     workdir_lib.prepare(workdir, config, pictures, devices)
     path = workdir / "result.json"
     self.result = json.loads(path.read_text()) if path.exists() else None
+
+  def cache_features(self) -> None:
+    """Computes the maps of the frozen backbone, if the run learns from them."""
+    if not self.config.train.cache_features:
+      return
+    splits = (self._train_split, self._test_split)
+    maps = features.cached_maps(
+      self.config,
+      self._backbone,
+      splits,
+      self.devices,
+      self._cache_root,
+      self._cached_stage(),
+    )
+    self._cached = tuple(
+      inputs.Cached(m, split.labels) for m, split in zip(maps, splits, strict=True)
+    )
 
   def start(self, checkpoints: Checkpoints, began: float) -> None:
     """Makes the model, and takes up the last checkpoint if there is one."""
@@ -132,7 +156,6 @@ class Run:
       )
     self._epoch_steps = -(-len(self._train_split) // config.train.batch_size)
     self.num_steps = self._epoch_steps * config.train.num_epochs
-    self._cached = self._cache() if config.train.cache_features else None
     self.task = self._make_task()
     variables = build.initialize(
       self.task.model, self._backbone, config.dataset.image_size, config.seed
@@ -177,21 +200,6 @@ class Run:
       return None
     return freezing.last_frozen_stage(
       self.config.backbone.name, self.config.train.freeze
-    )
-
-  def _cache(self) -> tuple[inputs.Cached, inputs.Cached]:
-    """Returns both splits with the maps of the frozen backbone."""
-    splits = (self._train_split, self._test_split)
-    maps = features.cached_maps(
-      self.config,
-      self._backbone,
-      splits,
-      self.devices,
-      self._cache_root,
-      self._cached_stage(),
-    )
-    return tuple(
-      inputs.Cached(m, split.labels) for m, split in zip(maps, splits, strict=True)
     )
 
   def _train_batches(self) -> grain.DatasetIterator:
