@@ -26,7 +26,7 @@ import numpy as np
 from benchmarks import memory
 from benchmarks import timing
 from pnjax import models
-from pnjax.train.devices import Devices
+from pnjax.train import devices as devices_lib
 
 STEPS = ("training", "evaluation")
 _LEARNING_RATE = 1e-4
@@ -47,6 +47,7 @@ def main() -> None:
   parser.add_argument("--steps", nargs="+", choices=STEPS, default=STEPS)
   args = parser.parse_args()
   jax.config.update("jax_num_cpu_devices", args.devices)
+  devices_lib.keep_freed_memory()  # As experiments.main does; for PyTorch, too.
   print_speed(args.variant, args.batch, args.size, args.repetitions, args.steps)
   print()
   memory.print_memory()
@@ -85,7 +86,7 @@ def flax_steps(
   model = models.ResNet50(variant=variant, num_classes=1000)
   variables = jax.jit(model.init)(jax.random.key(0), x[:1])
   params, batch_stats = variables["params"], variables["batch_stats"]
-  devices = Devices()
+  devices = devices_lib.Devices()
   batch = devices.shard({"image": x, "label": labels})
 
   def logits(params, batch, **kwargs):

@@ -35,6 +35,7 @@ def main() -> int:
   config, workdir = _CONFIG.value, _WORKDIR.value
   if not flags.FLAGS["verbosity"].present:
     logging.set_verbosity(logging.WARNING)
+  devices.keep_freed_memory()
   try:
     devices.connect(_COORDINATOR.value, _NUM_HOSTS.value, _HOST.value)
     variants.fetch_weights(config)

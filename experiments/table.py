@@ -40,8 +40,11 @@ def main() -> int:
   from experiments import variants
   from experiments import weights
   from pnjax import train
+  from pnjax.train import devices
 
   logging.set_verbosity(logging.WARNING)
+  if _FINETUNE.value:
+    devices.keep_freed_memory()
   try:
     tables.make(
       variants.of(flags.FLAGS["config"]),

@@ -1,6 +1,9 @@
 """The same config on other numbers of devices and hosts."""
 
+import platform
 import signal
+import subprocess
+import sys
 
 import jax
 import numpy as np
@@ -94,3 +97,35 @@ def test_padding_repeats_examples_and_masks_them():
 def test_a_host_without_its_coordinator_is_refused():
   with pytest.raises(ValueError, match="need --coordinator"):
     devices_lib.connect(None, num_hosts=2, host=0)
+
+
+_COUNT_PAGES = """
+import resource
+import threading
+
+import numpy as np
+
+from pnjax.train import devices
+
+devices.keep_freed_memory()
+
+def touch():  # In a thread, as XLA does.
+  np.ones(2**26, np.float32)
+
+def faults():
+  before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+  thread = threading.Thread(target=touch)
+  thread.start()
+  thread.join()
+  return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+print(faults(), faults())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
+def test_freed_memory_is_kept():
+  command = [sys.executable, "-c", _COUNT_PAGES]
+  process = subprocess.run(command, capture_output=True, text=True, check=True)
+  first, again = map(int, process.stdout.split())
+  assert again < first / 10
