@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import contextlib
 import os
 import pathlib
+import re
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +22,9 @@ MAX_PICTURES = 10_000
 _BATCH = 8
 # Vectors that are multiplied at once with those that stay in memory.
 _ROWS = 128
+# Share of the memory that vectors may take, and the lines that say what is left of it.
+_SHARE = 0.8
+_MEMORY_INFO = pathlib.Path("/proc/meminfo")
 # Of control groups, versions 2 and 1.
 _MEMORY_LIMITS = (
   pathlib.Path("/sys/fs/cgroup/memory.max"),
@@ -42,7 +46,7 @@ def pairwise(
     maps: of n pictures, read by slices.
     num_columns: m; those to be learned from come first.
     progress: is told how many vectors were pooled.
-    memory: bytes that vectors may take; half of what the machine has if None.
+    memory: bytes that vectors may take; most of what is available if None.
 
   Returns:
     Array `[n, m]`.
@@ -50,7 +54,7 @@ def pairwise(
   pool = jax.jit(pool)
   kernel = np.zeros((len(maps), num_columns), np.float32)
   length = jax.eval_shape(pool, jnp.asarray(maps[:1])).shape[-1]
-  fitting = (memory or _half_of_memory()) // (4 * length) - _ROWS
+  fitting = (memory or _spare_memory()) // (4 * length) - _ROWS
 
   def vectors(start: int, stop: int) -> np.ndarray:
     out = np.empty((stop - start, length), np.float32)
@@ -69,13 +73,16 @@ def pairwise(
   return kernel
 
 
-def _half_of_memory() -> int:
-  """Returns half of what the machine has, or the container."""
+def _spare_memory() -> int:
+  """Returns most of what is available on the machine, or in the container."""
   memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+  with contextlib.suppress(OSError):  # Not Linux.
+    available = re.search(r"MemAvailable: *(\d+) kB", _MEMORY_INFO.read_text())
+    memory = 1024 * int(available[1])
   for path in _MEMORY_LIMITS:
     with contextlib.suppress(OSError, ValueError):  # No such file, or "max".
       memory = min(memory, int(path.read_text()))
-  return memory // 2
+  return int(_SHARE * memory)
 
 
 def _padded(pool, batch: np.ndarray) -> np.ndarray:
