@@ -19,7 +19,6 @@ import math
 import os
 from typing import NamedTuple
 
-from absl import app
 from absl import flags
 
 import pnjax  # First, since it sets how LAPACK's threads wait.  # isort: skip
@@ -29,6 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks import timing
+from experiments import cli
 from pnjax import ops
 
 _ROUNDS = flags.DEFINE_integer(
@@ -276,10 +276,8 @@ def _slowest(both: dict[str, float], peer: str) -> float:
   return max(both[name] for name in SPECTRAL) / both[peer]
 
 
-def main(argv: list[str]) -> None:
-  """Prints all tables."""
-  if len(argv) > 1:
-    raise app.UsageError(f"unknown arguments: {argv[1:]}")
+def main() -> int:
+  """Prints all tables; returns the exit status."""
   with_torch = importlib.util.find_spec("torch") is not None
   versions = f"jax {jax.__version__}, pnjax {pnjax.__version__}"
   if with_torch:
@@ -291,7 +289,8 @@ def main(argv: list[str]) -> None:
     )
   results = {s.name: run_setting(s, with_torch) for s in SETTINGS}
   print_targets(results, with_torch)
+  return 0
 
 
 if __name__ == "__main__":
-  app.run(main)
+  cli.run(main)

@@ -17,6 +17,8 @@ flags.disclaim_key_flags()
 
 # What shells report of a command that Ctrl-C ended; one behind it is not to run.
 INTERRUPTED = 130
+# And of one whose output nobody read to the end.
+BROKEN_PIPE = 141
 
 
 def define_config() -> flags.FlagHolder[ml_collections.ConfigDict]:
@@ -44,6 +46,11 @@ def run(main: Callable[[], int], required: Sequence[str] = ()) -> None:
   )
 
 
+def run_plain(main: Callable[[], int]) -> None:
+  """Runs a command that parses its own arguments, and ends the process likewise."""
+  sys.exit(_interruptible(main))
+
+
 def fail(error: Exception | str) -> int:
   """Says in one line what is wrong; returns the exit status."""
   print("error:", " ".join(str(error).split()), file=sys.stderr)
@@ -53,9 +60,12 @@ def fail(error: Exception | str) -> int:
 def _interruptible(main: Callable[[], int]) -> int:
   try:
     return main()
-  except KeyboardInterrupt:
-    fail("interrupted.")
+  except KeyboardInterrupt as error:
+    fail(str(error) or "interrupted.")
     return INTERRUPTED
+  except BrokenPipeError:  # Of `| head`, say, which has read enough.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return BROKEN_PIPE
 
 
 def _parse(argv: Sequence[str], required: Sequence[str]) -> list[str]:

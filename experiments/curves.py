@@ -36,7 +36,7 @@ def figure(runs: Sequence[tuple[str, str | os.PathLike]]) -> Figure:
           color=colour,
           linewidth=1.5,
           alpha=0.4 if split == "train" and len(runs) > 1 else 1,
-          marker="o" if split == "test" else "",
+          marker="o" if split == "test" or len(own) == 1 else "",
           markersize=4,
           label=f"{label} {split}".strip(),
         )

@@ -66,6 +66,7 @@ def load(
   everything = data.open_split(config.dataset.name, "all", config.dataset.data_dir)
   everything = everything.subset(order)
   backbone = build.backbone(config.backbone)
+  build.check_image_size(config, backbone.model)
   (maps,) = features.cached_maps(config, backbone, [everything], Devices(), cache)
   return Frozen(
     maps=maps,

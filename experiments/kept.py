@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from collections.abc import Mapping
 import hashlib
-import json
 import os
 import pathlib
 import time
@@ -30,7 +29,7 @@ def answer(
     The question, the result, and the `seconds` it took.
   """
   if path.exists():
-    kept = json.loads(path.read_text())
+    kept = workdir_lib.read_json(path)
     if {name: kept.get(name) for name in question} == question:
       return kept
     print(f"{label} is computed again: the config or the pictures changed")

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 import json
 import pathlib
-import sys
 
 import numpy as np
+
+from experiments import cli
 
 _BATCH = 8
 
@@ -24,7 +25,6 @@ def main(argv: Sequence[str] | None = None) -> int:
   # Imported here, so that --help and a mistyped flag are answered at once.
   from absl import logging
 
-  from experiments import cli
   from pnjax.train import restore
 
   logging.set_verbosity(logging.ERROR)
@@ -112,4 +112,4 @@ def _print(path, probabilities, class_names, top, as_json):
 
 
 if __name__ == "__main__":
-  sys.exit(main())
+  cli.run_plain(main)

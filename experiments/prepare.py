@@ -23,7 +23,9 @@ import zipfile
 
 import tqdm
 
+from experiments import cli
 from pnjax import data
+from pnjax._cache import cache_folder
 
 _CHUNK = 1 << 20
 _TIMEOUT_SECONDS = 30
@@ -152,7 +154,9 @@ def _copy(url: str, file: pathlib.Path) -> str:
   digest, size = hashlib.sha256(), 0
   with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as answer:
     total = int(answer.headers.get("Content-Length", 0)) or None
-    bar = tqdm.tqdm(desc=file.name, total=total, unit="B", unit_scale=True)
+    bar = tqdm.tqdm(
+      desc=file.name, total=total, unit="B", unit_scale=True, disable=None
+    )
     with bar, file.open("wb") as out:
       while chunk := answer.read(_CHUNK):
         out.write(chunk)
@@ -200,11 +204,11 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
   parser.add_argument(
     "--downloads",
     type=pathlib.Path,
-    default=pathlib.Path.home() / ".cache" / "pnjax" / "downloads",
+    default=cache_folder() / "downloads",
     help="folder that downloaded archives are kept in; default: %(default)s",
   )
   return parser.parse_args(argv)
 
 
 if __name__ == "__main__":
-  sys.exit(main())
+  cli.run_plain(main)

@@ -16,11 +16,12 @@ import html
 import io
 import json
 import pathlib
-import sys
 from typing import Any
 
 from matplotlib.figure import Figure
 import numpy as np
+
+from experiments import cli
 
 _MOST_CONFUSED = 8
 _THUMBNAILS = 3
@@ -50,8 +51,6 @@ def main(argv: Sequence[str] | None = None) -> int:
   args = _parse(argv)
   # Imported here, so that --help and a mistyped flag are answered at once.
   from absl import logging
-
-  from experiments import cli
 
   logging.set_verbosity(logging.ERROR)
   try:
@@ -94,6 +93,7 @@ class Run:
     name: to call it by.
     config: its config.
     result: what `result.json` holds.
+    suggested: parameters of the head that the config left open.
     class_names: in the order of the labels.
     labels: of the pictures that it was evaluated on.
     predictions: for the same.
@@ -103,6 +103,7 @@ class Run:
   name: str
   config: dict[str, Any]
   result: dict[str, Any]
+  suggested: dict[str, float]
   class_names: list[str]
   labels: np.ndarray
   predictions: np.ndarray
@@ -119,6 +120,9 @@ class Run:
 
 def read_run(workdir: pathlib.Path) -> Run:
   """Reads a run, which must be finished."""
+  from pnjax.train import restore
+  from pnjax.train import workdir as workdir_lib
+
   if not (workdir / "config.json").exists():
     raise FileNotFoundError(f"{workdir} holds no run: there is no config.json in it.")
   if not (workdir / "result.json").exists():
@@ -130,9 +134,10 @@ def read_run(workdir: pathlib.Path) -> Run:
   return Run(
     workdir=workdir,
     name=workdir.name,
-    config=json.loads((workdir / "config.json").read_text()),
-    result=json.loads((workdir / "result.json").read_text()),
-    class_names=(workdir / "classes.txt").read_text().splitlines(),
+    config=workdir_lib.read_json(workdir / "config.json"),
+    result=workdir_lib.read_json(workdir / "result.json"),
+    suggested=restore.read_model(workdir)["suggested"],
+    class_names=restore.read_class_names(workdir),
     labels=predictions["label"],
     predictions=predictions["prediction"],
   )
@@ -196,7 +201,10 @@ def _details(run: Run) -> Iterator[str]:
   yield from _most_confused(run)
   yield from _model(run)
   about = {k: run.result[k] for k in ("versions", "git_revision", "devices")}
-  for title, fields in (("Config", run.config), ("Versions", about)):
+  sections = {"Config": run.config, "Versions": about}
+  if run.suggested:
+    sections = {"Suggested parameters": run.suggested, **sections}
+  for title, fields in sections.items():
     text = json.dumps(fields, indent=2, ensure_ascii=False)
     yield f"<h2>{title}</h2><pre>{html.escape(text)}</pre>"
 
@@ -275,11 +283,8 @@ def _pictures(run: Run):
     split = data.open_split(dataset["name"], test, dataset["data_dir"])
   except (OSError, ValueError):
     return None
-  kept = workdir_lib.read_pictures(run.workdir)
-  same = np.array_equal(split.labels, run.labels) and (
-    kept is None or kept["test"] == split.fingerprint
-  )
-  return split if same else None
+  kept = workdir_lib.read_contents(run.workdir)
+  return split if kept["test"] == split.fingerprint else None
 
 
 def _thumbnail(example: dict[str, Any]) -> str:
@@ -312,6 +317,7 @@ def _model(run: Run) -> Iterator[str]:
     for name, value in rows:
       plain = name.removeprefix("log_")
       value = np.exp(value) if plain != name else value
+      value = np.clip(value, 0, 1) if plain == "beta" else value  # As it is used.
       start = getattr(pooling, plain)
       if start is None:
         _, start = models.pooling.PARAMETERS[pooling.power_norm]
@@ -363,4 +369,4 @@ def _inline(content: bytes, kind: str) -> str:
 
 
 if __name__ == "__main__":
-  sys.exit(main())
+  cli.run_plain(main)

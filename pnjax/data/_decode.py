@@ -22,6 +22,7 @@ _SUFFIXES = (
   ".gif",
   ".bmp",
   ".webp",
+  ".avif",
   ".tif",
   ".tiff",
   ".ppm",

@@ -162,6 +162,8 @@ def eval_transform(
     num_crops: 1 or 12.
     crop_side: shorter side of the picture that crops are cut from.
   """
+  if image_size < 1:
+    raise ValueError(f"`image_size` is {image_size}, expected 1 or more.")
   _check_choice("num_crops", num_crops, (1, 12))
   _check_choice("resize", resize, _RESIZES)
   if num_crops == 1:

@@ -119,7 +119,7 @@ class Builder(tfds.core.GeneratorBasedBuilder):
   ):
     self._archive = archive
     self._metadata = metadata
-    self._progress = progress
+    self._no_bar = None if progress else True
     super().__init__(file_format="array_record", **kwargs)
 
   def _info(self) -> tfds.core.DatasetInfo:
@@ -140,7 +140,7 @@ class Builder(tfds.core.GeneratorBasedBuilder):
     return {split: self._generate_examples(stored[split]) for split in stored}
 
   def _generate_examples(self, pictures: Sequence[_archives.Picture]) -> Iterator:
-    bar = functools.partial(tqdm.tqdm, desc="writing", disable=not self._progress)
+    bar = functools.partial(tqdm.tqdm, desc="writing", disable=self._no_bar)
     for i, picture in enumerate(bar(pictures, unit=" pictures")):
       example = {"image": picture.read(), "label": picture.label, "file": picture.file}
       yield i, example
@@ -177,7 +177,7 @@ def _digests(
       desc="checking",
       total=len(pictures),
       unit=" pictures",
-      disable=not progress,
+      disable=None if progress else True,  # None: shown in terminals only.
     )
     digests, errors = zip(*results, strict=True)
   broken = [

@@ -113,6 +113,12 @@ def load(
   name, recipe = _recipes.choose_recipe(
     os.fspath(path), recipe, _recipes.stated_recipe(metadata), override_recipe
   )
+  broken = [key for key, tensor in tensors.items() if not np.isfinite(tensor).all()]
+  if broken:
+    raise ValueError(
+      f"{os.fspath(path)} is damaged: {', '.join(broken[:10])} has values that are not "
+      "finite."
+    )
   model = recipe.model(with_classifier=any(map(_names.is_classifier, tensors)))
   try:
     variables = assemble(model, recipe.architecture, tensors)

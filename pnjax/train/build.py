@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from collections.abc import Mapping
 import dataclasses
+import functools
 
 from flax import linen as nn
 from flax import traverse_util
@@ -14,6 +15,7 @@ import numpy as np
 from pnjax import models
 from pnjax import pretrained
 from pnjax.train import devices
+from pnjax.train import feature_cache
 from pnjax.train import heads
 
 _DTYPES = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}
@@ -41,6 +43,11 @@ class Backbone:
   preprocess: Callable[[jax.Array], jax.Array]
   input: str
   recipe: str | None = None
+
+  @functools.cached_property
+  def fingerprint(self) -> str | None:
+    """Changes with the weights; None if they start at random."""
+    return None if self.variables is None else feature_cache.digest(self.variables)
 
 
 def backbone(config: ml_collections.ConfigDict) -> Backbone:
@@ -97,6 +104,21 @@ def _options(config: ml_collections.ConfigDict) -> dict[str, object]:
       "batch norm."
     )
   return options | {"batch_statistics": True, "axis_name": devices.AXIS}
+
+
+def check_image_size(config: ml_collections.ConfigDict, model: nn.Module) -> None:
+  """Raises ValueError if pictures are too small for a network to return a map."""
+  size = config.dataset.image_size
+  if size < 1:
+    raise ValueError(f"dataset.image_size is {size}, expected 1 or more.")
+  maps, _ = jax.eval_shape(
+    lambda: model.init_with_output(jax.random.key(0), jnp.zeros((1, size, size, 3)))
+  )
+  if 0 in maps.shape:
+    raise ValueError(
+      f"dataset.image_size is {size}, which is too small for {config.backbone.name}: "
+      "its map would have no positions."
+    )
 
 
 def _center(images: jax.Array) -> jax.Array:

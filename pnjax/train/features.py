@@ -37,7 +37,9 @@ def cached_maps(
     stage: of the backbone whose maps are meant; the last one if None.
   """
   if backbone.variables is None:
-    raise ValueError("train.cache_features is True, but backbone.weights is None.")
+    raise ValueError(
+      "features of a frozen backbone are to be cached, but backbone.weights is None."
+    )
   cache = feature_cache.FeatureCache(
     root or cache_folder() / "features",
     _identity(config, backbone, stage),
@@ -54,7 +56,7 @@ def cached_maps(
 
 def _identity(config, backbone, stage):
   return {
-    "weights": feature_cache.digest(backbone.variables),
+    "weights": backbone.fingerprint,
     "model": repr(backbone.model),
     "input": backbone.input,
     **({} if stage is None else {"stage": stage}),

@@ -1,7 +1,5 @@
 """Splits and batches of a config."""
 
-from collections.abc import Iterator
-from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import re
@@ -73,48 +71,46 @@ def counterpart(split: str) -> str:
 
 def train_batches(
   config: ml_collections.ConfigDict, split: data.Split, devices: Devices
-) -> grain.DatasetIterator:
+) -> grain.IterDataset:
   """Returns batches without end, of this host."""
-  batches = data.train_batches(
+  return data.train_batches(
     split,
     seed=config.seed,
     augment=config.dataset.augment,
     **picture_fields(config),
     **_shares(config, devices),
   )
-  return iter(batches)
 
 
 def eval_batches(
   config: ml_collections.ConfigDict, split: data.Split, devices: Devices
-) -> Iterator[Mapping[str, np.ndarray]]:
+) -> grain.IterDataset:
   """Returns batches that hold every picture once, of this host."""
-  batches = data.eval_batches(
+  return data.eval_batches(
     split,
     resize=config.dataset.resize,
     **picture_fields(config),
     **_shares(config, devices),
   )
-  return iter(batches)
 
 
 def cached_train_batches(
   config: ml_collections.ConfigDict, cached: "Cached", devices: Devices
-) -> grain.DatasetIterator:
+) -> grain.IterDataset:
   """Returns batches of cached maps without end, of this host."""
   order = data.shuffled(len(cached.labels), config.seed)
-  return iter(data.batch(order.map(cached.load), **_shares(config, devices)))
+  return data.batch(order.map(cached.load), **_shares(config, devices))
 
 
 def cached_eval_batches(
   config: ml_collections.ConfigDict, cached: "Cached", devices: Devices
-) -> Iterator[Mapping[str, np.ndarray]]:
+) -> grain.IterDataset:
   """Returns batches that hold every cached map once, of this host."""
   blank = jax.tree.map(np.zeros_like, cached.load(0))
   examples = data.padded(
     len(cached.labels), config.train.batch_size, cached.load, blank
   )
-  return iter(data.batch(examples, **_shares(config, devices)))
+  return data.batch(examples, **_shares(config, devices))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -1,11 +1,9 @@
 """Training of a classifier from a config, to its end or until it is to stop."""
 
-from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
 import functools
-import json
 import os
 import pathlib
 import time
@@ -124,10 +122,15 @@ class Run:
     _check(config, devices)
     self._train_split, self._test_split = inputs.open_splits(config.dataset)
     self._backbone = build.backbone(config.backbone)
-    pictures = inputs.fingerprints(self._train_split, self._test_split)
-    workdir_lib.prepare(workdir, config, pictures, devices)
+    build.check_image_size(config, self._backbone.model)
+    inputs.train_batches(config, self._train_split, devices)
+    inputs.eval_batches(config, self._test_split, devices)
+    contents = inputs.fingerprints(self._train_split, self._test_split) | {
+      "weights": self._backbone.fingerprint
+    }
+    workdir_lib.prepare(workdir, config, contents, devices)
     path = workdir / "result.json"
-    self.result = json.loads(path.read_text()) if path.exists() else None
+    self.result = workdir_lib.read_json(path) if path.exists() else None
 
   def cache_features(self) -> None:
     """Computes the maps of the frozen backbone, if the run learns from them."""
@@ -164,7 +167,7 @@ class Run:
       state_lib.paths(variables), config.backbone.name, config.train.freeze
     )
     state = state_lib.create(variables, learns, self.task.optimizer, config.seed)
-    self._batches = self._train_batches()
+    self._batches = iter(self._train_batches())
     self._train_step, self._eval_step = (
       self.devices.parallel(functools.partial(f, self.task), donate=donate)
       for f, donate in ((step_lib.train_step, True), (step_lib.eval_step, False))
@@ -202,12 +205,12 @@ class Run:
       self.config.backbone.name, self.config.train.freeze
     )
 
-  def _train_batches(self) -> grain.DatasetIterator:
+  def _train_batches(self) -> grain.IterDataset:
     if self._cached is None:
       return inputs.train_batches(self.config, self._train_split, self.devices)
     return inputs.cached_train_batches(self.config, self._cached[0], self.devices)
 
-  def _eval_batches(self) -> Iterator[Mapping[str, np.ndarray]]:
+  def _eval_batches(self) -> grain.IterDataset:
     if self._cached is None:
       return inputs.eval_batches(self.config, self._test_split, self.devices)
     return inputs.cached_eval_batches(self.config, self._cached[1], self.devices)
@@ -224,7 +227,7 @@ class Run:
       model = {"recipe": self._backbone.recipe, "suggested": suggested}
       workdir_lib.write_json(path, model)
     self.devices.wait()
-    return json.loads(path.read_text())["suggested"]
+    return workdir_lib.read_json(path)["suggested"]
 
   def _suggest(self) -> dict[str, float]:
     some = self._train_split.subset(heads.spread_over(len(self._train_split)))
@@ -236,10 +239,12 @@ class Run:
     """What is about to be done, in a line."""
     config = self.config
     begun = f", from step {self.step} of {self.num_steps}" if self.step else ""
+    values = ", ".join(f"{n} = {v:.4g}" for n, v in self._suggested().items())
     return (
       f"{config.dataset.name}: {len(self._train_split)} images to learn from, "
       f"{len(self._test_split)} to evaluate on, {self.task.num_classes} classes; "
       f"{config.train.num_epochs} epochs on {self.devices.description}{begun}"
+      f"{f'; suggested: {values}' if values else ''}"
     )
 
   def open_records(self) -> Records:
@@ -379,6 +384,10 @@ def _check(config: ml_collections.ConfigDict, devices: Devices) -> None:
     raise ValueError(
       f"train.batch_size is {train.batch_size}, expected a multiple of the "
       f"{devices.num_hosts} hosts."
+    )
+  if not 0 <= train.label_smoothing < 1:
+    raise ValueError(
+      f"train.label_smoothing is {train.label_smoothing}, expected from 0 to below 1."
     )
   freezing.learns([], config.backbone.name, train.freeze)
   optimizer.make(config.optim, optimizer.learning_rate(config.optim, 1, 1))

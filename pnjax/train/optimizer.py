@@ -40,6 +40,7 @@ def make(
     raise ValueError(
       f"optim.name is {config.name!r}, expected one of {', '.join(directions)}."
     )
+  _check(config)
   steps = [directions[config.name]()]
   if config.clip_norm is not None:
     steps.insert(0, optax.clip_by_global_norm(config.clip_norm))
@@ -49,6 +50,18 @@ def make(
   if config.head_multiplier != 1:
     steps.append(optax.masked(optax.scale(config.head_multiplier), _are_head))
   return optax.chain(*steps)
+
+
+def _check(config: ml_collections.ConfigDict) -> None:
+  for name in ("decay", "momentum"):
+    if not 0 <= config[name] < 1:
+      raise ValueError(f"optim.{name} is {config[name]}, expected from 0 to below 1.")
+  if not config.weight_decay >= 0:
+    raise ValueError(
+      f"optim.weight_decay is {config.weight_decay}, expected 0 or more."
+    )
+  if config.clip_norm is not None and not config.clip_norm > 0:
+    raise ValueError(f"optim.clip_norm is {config.clip_norm}, expected more than 0.")
 
 
 def _rmsprop(decay: float, momentum: float) -> optax.GradientTransformation:

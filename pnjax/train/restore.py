@@ -2,9 +2,9 @@
 
 import dataclasses
 import functools
-import json
 import os
 import pathlib
+from typing import Any
 
 import jax
 import ml_collections
@@ -89,6 +89,19 @@ class Trained:
     return compiled
 
 
+def read_class_names(workdir: pathlib.Path) -> list[str]:
+  """Returns the classes of a run, in the order of its outputs."""
+  return (workdir / CLASSES_FILE).read_text(encoding="utf-8").splitlines()
+
+
+def read_model(workdir: pathlib.Path) -> dict[str, Any]:
+  """Returns what a model is made of that is not in the config of its run.
+
+  `recipe` of its weights, and `suggested` parameters of its head.
+  """
+  return workdir_lib.read_json(workdir / MODEL_FILE)
+
+
 def load(workdir: str | os.PathLike) -> Trained:
   """Loads the last checkpoint of a run.
 
@@ -102,8 +115,8 @@ def load(workdir: str | os.PathLike) -> Trained:
     if step is None:
       raise FileNotFoundError(f"{workdir} has no checkpoint yet.")
     state = checkpoints.read()
-  class_names = tuple((workdir / CLASSES_FILE).read_text().splitlines())
-  made_of = json.loads((workdir / MODEL_FILE).read_text())
+  class_names = tuple(read_class_names(workdir))
+  made_of = read_model(workdir)
   backbone = (
     build.without_weights(config.backbone)
     if made_of["recipe"] is None

@@ -18,7 +18,7 @@ import pnjax
 from pnjax.train.devices import Devices
 
 _CONFIG = "config.json"
-_PICTURES = "pictures.json"
+_CONTENTS = "contents.json"
 # Fields that change where and how fast a run is computed, but not what comes out.
 _IRRELEVANT = ("dataset.data_dir", "train.num_threads")
 
@@ -26,7 +26,7 @@ _IRRELEVANT = ("dataset.data_dir", "train.num_threads")
 def prepare(
   workdir: str | os.PathLike,
   config: ml_collections.ConfigDict,
-  pictures: Mapping[str, str],
+  contents: Mapping[str, str | None],
   devices: Devices,
 ) -> None:
   """Makes the folder and keeps in it what is asked for.
@@ -34,12 +34,14 @@ def prepare(
   Args:
     workdir: the folder, the same for all hosts.
     config: of the run.
-    pictures: fingerprints of what is learned from and evaluated on.
+    contents: fingerprints of what the config names: the pictures to learn from
+      (`train`) and to evaluate on (`test`), and the `weights` to start from.
     devices: of the run; the first host writes.
 
   Raises:
     OSError: it cannot be written to.
-    ValueError: it holds a run of another config, or on other pictures.
+    ValueError: it holds a run of another config, on other pictures, or from other
+      weights.
   """
   workdir = pathlib.Path(workdir)
   try:
@@ -49,14 +51,20 @@ def prepare(
   except OSError as error:
     raise OSError(f"the workdir {workdir} cannot be written to: {error}.") from error
   if devices.is_first and not (workdir / _CONFIG).exists():
-    write_json(workdir / _PICTURES, dict(pictures))
+    write_json(workdir / _CONTENTS, dict(contents))
     write_json(workdir / _CONFIG, config.to_dict())
   devices.wait()
-  _compare(_read_json(workdir / _CONFIG), config.to_dict(), workdir)
-  if read_pictures(workdir) not in (None, pictures):
+  _compare(read_json(workdir / _CONFIG), config.to_dict(), workdir)
+  kept = read_contents(workdir)
+  if any(kept.get(split) != contents[split] for split in ("train", "test")):
     raise ValueError(
       f"{workdir} holds a run on other pictures: the dataset was prepared anew since. "
       "Take another workdir."
+    )
+  if kept.get("weights") != contents["weights"]:
+    raise ValueError(
+      f"{workdir} holds a run from other weights than those that "
+      f"{config.backbone.weights} has now. Take another workdir."
     )
 
 
@@ -95,19 +103,16 @@ def read_config(workdir: str | os.PathLike) -> ml_collections.ConfigDict:
   path = pathlib.Path(workdir) / _CONFIG
   if not path.exists():
     raise FileNotFoundError(f"{workdir} holds no run: there is no {path.name} in it.")
-  return ml_collections.ConfigDict(_read_json(path)).lock()
+  return ml_collections.ConfigDict(read_json(path)).lock()
 
 
-def read_pictures(workdir: str | os.PathLike) -> dict[str, str] | None:
-  """Returns fingerprints of what a run learned from and was evaluated on.
-
-  None if there is no run, or one of an early version.
-  """
-  path = pathlib.Path(workdir) / _PICTURES
-  return _read_json(path) if path.exists() else None
+def read_contents(workdir: str | os.PathLike) -> dict[str, str | None]:
+  """Returns fingerprints of the pictures and the weights of a run; see `prepare`."""
+  return read_json(pathlib.Path(workdir) / _CONTENTS)
 
 
-def _read_json(path: pathlib.Path) -> Any:
+def read_json(path: pathlib.Path) -> Any:
+  """Reads what `write_json` wrote."""
   try:
     return json.loads(path.read_text(encoding="utf-8"))
   except ValueError as error:  # Text that is no UTF-8 is one, too.

@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 
 import jax
 import numpy as np
@@ -8,6 +10,7 @@ import pytest
 from experiments import predict
 from pnjax import data
 from pnjax import train
+from tests.train.runs import ROOT
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +57,16 @@ def test_predictions_are_those_of_the_run(workdir, config, tmp_path, capsys):
   lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
   predicted = [split.class_names.index(line["top"][0]["class"]) for line in lines]
   np.testing.assert_array_equal(predicted, expected)
+
+
+def test_nobody_has_to_read_all_of_it(workdir, pictures):
+  arguments = [f"--workdir={workdir}", *[str(pictures)] * 20]
+  command = [sys.executable, "-m", "experiments.predict", *arguments]
+  pipe = subprocess.PIPE
+  with subprocess.Popen(command, cwd=ROOT, stdout=pipe, stderr=pipe) as process:
+    process.stdout.close()
+    assert process.stderr.read() == b""
+  assert process.returncode == 141
 
 
 def test_mistakes_are_said_in_a_line(workdir, pictures, tmp_path, capsys):

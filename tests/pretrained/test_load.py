@@ -135,6 +135,13 @@ def test_part_of_a_classifier_is_refused(tmp_path, tensors):
     pretrained.load(path, RECIPE)
 
 
+def test_weights_that_are_not_finite_are_refused(tmp_path, tensors):
+  name = "features.0.bias"
+  broken = tensors | {name: np.full_like(tensors[name], np.nan)}
+  with pytest.raises(ValueError, match=f"damaged: {name} has values that are not fini"):
+    pretrained.load(write(tmp_path / "a.safetensors", broken), RECIPE)
+
+
 @pytest.mark.parametrize("suffix", ["safetensors", "npz", "pth"])
 @pytest.mark.parametrize("share", [0.0, 0.001, 0.5, 0.999])
 def test_truncated_file_is_refused(tmp_path, tensors, suffix, share):

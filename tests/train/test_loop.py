@@ -177,6 +177,17 @@ def test_another_config_does_not_continue_a_run(config, tmp_path):
     ("train.checkpoint_every", 0, "train.checkpoint_every is 0"),
     ("dataset.test_split", "train[:4]", r"4 pictures of train are in train\[:4\], too"),
     ("dataset.split", "all", "pictures of all are in test, too"),
+    ("dataset.split", "train[:0]", "the split has no pictures"),
+    ("dataset.test_split", "test[:0]", "the split has no pictures"),
+    ("dataset.image_size", 0, "dataset.image_size is 0, expected 1 or more"),
+    ("dataset.num_crops", 3, "num_crops"),
+    ("dataset.resize", "stretch", "stretch"),
+    ("dataset.augment", "rotate", "rotate"),
+    ("optim.decay", 2.0, "optim.decay is 2.0"),
+    ("optim.momentum", 3.0, "optim.momentum is 3.0"),
+    ("optim.weight_decay", -1.0, "optim.weight_decay is -1.0"),
+    ("optim.clip_norm", -1.0, "optim.clip_norm is -1.0"),
+    ("train.label_smoothing", 2.0, "train.label_smoothing is 2.0"),
   ],
 )
 def test_bad_fields_are_named_before_anything_is_compiled(
@@ -189,6 +200,14 @@ def test_bad_fields_are_named_before_anything_is_compiled(
   with pytest.raises((ValueError, OSError), match=message) as error:
     run(config, tmp_path / "new")
   assert "\n" not in str(error.value)
+  assert not (tmp_path / "new").exists()
+
+
+def test_pictures_that_are_too_small_are_said(config, tmp_path):
+  config.backbone.name = "alexnet"
+  config.dataset.image_size = 8
+  with pytest.raises(ValueError, match="image_size is 8, which is too small for alex"):
+    run(config, tmp_path / "new")
   assert not (tmp_path / "new").exists()
 
 
@@ -207,6 +226,13 @@ def test_a_run_does_not_continue_on_other_pictures(config, tmp_path, monkeypatch
   run(config, tmp_path)
   monkeypatch.setattr(data.Split, "fingerprint", "of other pictures")
   with pytest.raises(ValueError, match="holds a run on other pictures"):
+    run(config, tmp_path)
+
+
+def test_a_run_does_not_continue_from_other_weights(config, tmp_path, monkeypatch):
+  run(config, tmp_path)
+  monkeypatch.setattr(build.Backbone, "fingerprint", "of other weights")
+  with pytest.raises(ValueError, match="holds a run from other weights"):
     run(config, tmp_path)
 
 
@@ -238,7 +264,7 @@ def test_frozen_layers_stay(config, tmp_path):
 @pytest.mark.parametrize(
   "method", ["baseline", "fop_asinhe", "sop_maxexp", "sop_sc_spec_gamma"]
 )
-def test_methods_run_and_suggest_what_is_left_open(config, tmp_path, method):
+def test_methods_run_and_suggest_what_is_left_open(config, tmp_path, method, capsys):
   config.head.eta_prime = None
   config.head.alpha = None
   config.head.num_pivots = 0
@@ -253,6 +279,8 @@ def test_methods_run_and_suggest_what_is_left_open(config, tmp_path, method):
     "sop_sc_spec_gamma": {"alpha"},
   }
   assert set(suggested) == expected.get(method, set())
+  said = capsys.readouterr().out
+  assert all(f"{name} = {value:.4g}" in said for name, value in suggested.items())
 
 
 def test_half_precision_and_batch_statistics(config, tmp_path):
