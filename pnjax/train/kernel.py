@@ -22,8 +22,9 @@ MAX_PICTURES = 10_000
 _BATCH = 8
 # Vectors that are multiplied at once with those that stay in memory.
 _ROWS = 128
-# Share of the memory that vectors may take, and the lines that say what is left of it.
-_SHARE = 0.8
+# Bytes that are left for all but the vectors, unless that were more than half.
+_RESERVED = 4 * 10**9
+# Says what is available.
 _MEMORY_INFO = pathlib.Path("/proc/meminfo")
 # Of control groups, versions 2 and 1.
 _MEMORY_LIMITS = (
@@ -82,7 +83,7 @@ def _spare_memory() -> int:
   for path in _MEMORY_LIMITS:
     with contextlib.suppress(OSError, ValueError):  # No such file, or "max".
       memory = min(memory, int(path.read_text()))
-  return int(_SHARE * memory)
+  return max(memory // 2, memory - _RESERVED)
 
 
 def _padded(pool, batch: np.ndarray) -> np.ndarray:

@@ -30,11 +30,12 @@ def test_a_container_may_have_less_memory_than_the_machine(tmp_path, monkeypatch
   monkeypatch.setattr(kernel, "_MEMORY_LIMITS", (absent, unlimited))
   assert kernel._spare_memory() > 4096
   monkeypatch.setattr(kernel, "_MEMORY_LIMITS", (absent, limited))
-  assert kernel._spare_memory() == int(0.8 * 4096)
+  assert kernel._spare_memory() == 2048
 
 
 def test_memory_that_others_use_is_not_taken(tmp_path, monkeypatch):
   info = tmp_path / "meminfo"
-  info.write_text("MemTotal:       16 kB\nMemAvailable:      10 kB\n")
+  info.write_text("MemTotal:       20000000 kB\nMemAvailable:   10000000 kB\n")
   monkeypatch.setattr(kernel, "_MEMORY_INFO", info)
-  assert kernel._spare_memory() == 8 * 1024
+  monkeypatch.setattr(kernel, "_MEMORY_LIMITS", ())
+  assert kernel._spare_memory() == 10_240_000_000 - 4_000_000_000
