@@ -29,8 +29,10 @@ def main() -> int:
   from experiments import sweeps
   from experiments import variants
   from experiments import weights
+  from pnjax.train import devices
 
   logging.set_verbosity(logging.WARNING)
+  devices.keep_freed_memory()
   try:
     variants.fetch_weights(_CONFIG.value)
     sweeps.make(

@@ -43,8 +43,7 @@ def main() -> int:
   from pnjax.train import devices
 
   logging.set_verbosity(logging.WARNING)
-  if _FINETUNE.value:
-    devices.keep_freed_memory()
+  devices.keep_freed_memory()
   try:
     tables.make(
       variants.of(flags.FLAGS["config"]),

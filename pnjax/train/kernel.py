@@ -8,6 +8,7 @@ from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
+import mmap
 import os
 import pathlib
 import re
@@ -23,7 +24,7 @@ _BATCH = 8
 # Vectors that are multiplied at once with those that stay in memory.
 _ROWS = 128
 # Bytes that are left for all but the vectors, unless that were more than half.
-_RESERVED = 4 * 10**9
+_RESERVED = 3 * 10**9
 # Says what is available.
 _MEMORY_INFO = pathlib.Path("/proc/meminfo")
 # Of control groups, versions 2 and 1.
@@ -58,7 +59,9 @@ def pairwise(
   fitting = (memory or _spare_memory()) // (4 * length) - _ROWS
 
   def vectors(start: int, stop: int) -> np.ndarray:
-    out = np.empty((stop - start, length), np.float32)
+    # Apart from other memory, which a process may keep (`devices.keep_freed_memory`).
+    buffer = mmap.mmap(-1, 4 * (stop - start) * length)
+    out = np.frombuffer(buffer, np.float32).reshape(stop - start, length)
     for i in range(start, stop, _BATCH):
       batch = maps[i : min(i + _BATCH, stop)]
       out[i - start : i - start + len(batch)] = _padded(pool, batch)

@@ -38,4 +38,4 @@ def test_memory_that_others_use_is_not_taken(tmp_path, monkeypatch):
   info.write_text("MemTotal:       20000000 kB\nMemAvailable:   10000000 kB\n")
   monkeypatch.setattr(kernel, "_MEMORY_INFO", info)
   monkeypatch.setattr(kernel, "_MEMORY_LIMITS", ())
-  assert kernel._spare_memory() == 10_240_000_000 - 4_000_000_000
+  assert kernel._spare_memory() == 10_240_000_000 - 3_000_000_000
