@@ -59,13 +59,17 @@ def pairwise(
   fitting = (memory or _spare_memory()) // (4 * length) - _ROWS
 
   def vectors(start: int, stop: int) -> np.ndarray:
-    # Apart from other memory, which a process may keep (`devices.keep_freed_memory`).
-    buffer = mmap.mmap(-1, 4 * (stop - start) * length)
-    out = np.frombuffer(buffer, np.float32).reshape(stop - start, length)
+    out = _empty(stop - start, length)
+    rest, pooled = out, None
     for i in range(start, stop, _BATCH):
       batch = maps[i : min(i + _BATCH, stop)]
-      out[i - start : i - start + len(batch)] = _padded(pool, batch)
+      # One at a time: decompositions beside each other were seen to hang on a CPU.
+      previous = jax.block_until_ready(pooled)
+      pooled = _padded(pool, batch)
+      if previous is not None:  # Is copied while the next ones are pooled.
+        rest[:_BATCH], rest = previous, rest[_BATCH:]
       progress(len(batch))
+    rest[:] = pooled[: len(rest)]
     return out
 
   for start, stop in _blocks(0, num_columns, max(fitting, _ROWS)):
@@ -89,11 +93,21 @@ def _spare_memory() -> int:
   return max(memory // 2, memory - _RESERVED)
 
 
-def _padded(pool, batch: np.ndarray) -> np.ndarray:
+def _empty(count: int, length: int) -> np.ndarray:
+  """Returns memory for vectors, apart from what a process keeps for other things.
+
+  See `devices.keep_freed_memory`.
+  """
+  flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+  buffer = mmap.mmap(-1, 4 * count * length, flags=flags)
+  return np.frombuffer(buffer, np.float32).reshape(count, length)
+
+
+def _padded(pool, batch: np.ndarray) -> jax.Array:
   """Pools a batch that may be short, in the one shape that is compiled."""
   missing = _BATCH - len(batch)
   full = np.concatenate([batch, np.zeros((missing, *batch.shape[1:]), batch.dtype)])
-  return np.asarray(pool(jnp.asarray(full)))[: len(batch)]
+  return pool(jnp.asarray(full))
 
 
 def _blocks(start: int, stop: int, size: int) -> Iterator[tuple[int, int]]:
