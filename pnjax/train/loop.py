@@ -159,6 +159,7 @@ class Run:
       )
     self._epoch_steps = -(-len(self._train_split) // config.train.batch_size)
     self.num_steps = self._epoch_steps * config.train.num_epochs
+    self._suggested = self._suggest_once()
     self.task = self._make_task()
     variables = build.initialize(
       self.task.model, self._backbone, config.dataset.image_size, config.seed
@@ -189,7 +190,7 @@ class Run:
       config.optim, self._epoch_steps, config.train.num_epochs
     )
     return step_lib.Task(
-      model=build.classifier(config, self._backbone, num_classes, self._suggested()),
+      model=build.classifier(config, self._backbone, num_classes, self._suggested),
       preprocess=self._backbone.preprocess,
       optimizer=optimizer.make(config.optim, schedule),
       num_classes=num_classes,
@@ -215,7 +216,7 @@ class Run:
       return inputs.eval_batches(self.config, self._test_split, self.devices)
     return inputs.cached_eval_batches(self.config, self._cached[1], self.devices)
 
-  def _suggested(self) -> Mapping[str, float]:
+  def _suggest_once(self) -> Mapping[str, float]:
     """Returns parameters of the head that the config leaves open.
 
     They are suggested once and kept, with what else a model is made of that is not in
@@ -239,7 +240,7 @@ class Run:
     """What is about to be done, in a line."""
     config = self.config
     begun = f", from step {self.step} of {self.num_steps}" if self.step else ""
-    values = ", ".join(f"{n} = {v:.4g}" for n, v in self._suggested().items())
+    values = ", ".join(f"{n} = {v:.4g}" for n, v in self._suggested.items())
     return (
       f"{config.dataset.name}: {len(self._train_split)} images to learn from, "
       f"{len(self._test_split)} to evaluate on, {self.task.num_classes} classes; "
