@@ -364,14 +364,16 @@ def _draw(table: Mapping[str, Any], path: pathlib.Path) -> None:
       color="#d1605e",
       label="paper",
     )
-  everything = [m - d for m, d in zip(means, deviations, strict=True)]
+  everything = [
+    m + s * d for m, d in zip(means, deviations, strict=True) for s in (-1, 1)
+  ]
   everything += [value for _, value in cited]
-  ax.set_xlim(left=max(min(everything) - 3, 0))
+  ax.set_xlim(max(min(everything) - 3, 0), min(max(everything) + 1, 100))
   ax.set_yticks(y, [row["name"] for row in rows])
   ax.invert_yaxis()
   ax.set_xlabel("top-1 accuracy, %")
   ax.set_title(f"{table['dataset']}, {table['backbone']}")
   ax.grid(axis="x", alpha=0.3)
   ax.spines[["top", "right"]].set_visible(False)
-  ax.legend(frameon=False, loc="lower right")
+  ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
   figure.savefig(path, dpi=120)
