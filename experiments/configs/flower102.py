@@ -20,8 +20,8 @@ from experiments.configs import methods
 #   flower102.py:sop_sc_sigme,alexnet --param=head.beta
 #   flower102.py:sop_sc_asinhe,alexnet --param=head.beta
 #   flower102.py:sop_sc_spec_maxexp,alexnet --param=head.eta
-# For ResNet-50 flower102.py:sop_sc_sigme --param=head.beta on `train` told 0, 0.3 and 0.6
-# not apart, so that β stays 0.
+# For ResNet-50 flower102.py:sop_sc_sigme --param=head.beta on `train` did not tell 0,
+# 0.3 and 0.6 apart, so that β stays 0.
 _SWEPT = {
   "alexnet": {
     "sigme": {"beta": 0.6},
