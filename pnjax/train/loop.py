@@ -123,6 +123,7 @@ class Run:
     self._train_split, self._test_split = inputs.open_splits(config.dataset)
     self._backbone = build.backbone(config.backbone)
     build.check_image_size(config, self._backbone.model)
+    # Checks what says how pictures are fed; nothing is read yet.
     inputs.train_batches(config, self._train_split, devices)
     inputs.eval_batches(config, self._test_split, devices)
     contents = inputs.fingerprints(self._train_split, self._test_split) | {
@@ -228,7 +229,7 @@ class Run:
       model = {"recipe": self._backbone.recipe, "suggested": suggested}
       workdir_lib.write_json(path, model)
     self.devices.wait()
-    return workdir_lib.read_json(path)["suggested"]
+    return restore.read_model(self.workdir)["suggested"]
 
   def _suggest(self) -> dict[str, float]:
     some = self._train_split.subset(heads.spread_over(len(self._train_split)))
