@@ -25,7 +25,8 @@ def ridge_predictions(config, cache):
   """What ridge regression on the frozen features says of the test pictures."""
   backbone = build.backbone(config.backbone)
   splits = [
-    data.open_split("folder", s, config.dataset.data_dir) for s in ("train", "test")
+    data.open_split("folder", name, config.dataset.data_dir)
+    for name in ("train", "test")
   ]
   maps = features.cached_maps(config, backbone, splits, Devices(jax.devices()), cache)
   model = build.classifier(config, backbone, 3, {})
