@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import ml_collections
 import numpy as np
-import tqdm
 
 from pnjax import data
 from pnjax.train import build
@@ -101,7 +100,7 @@ def kernel(
     config: its `head` pools.
     frozen: the pictures.
     suggested: parameters of the head that the config leaves open.
-    label: stands before the progress bar.
+    label: stands before the progress.
   """
   model = build.classifier(
     config, build.without_weights(config.backbone), frozen.num_classes, suggested
@@ -110,8 +109,7 @@ def kernel(
   def pool(maps: jax.Array) -> jax.Array:
     return model.apply({}, maps.astype(jnp.float32), method="pool")
 
-  with tqdm.tqdm(desc=label, unit=" images", leave=False, disable=None) as bar:
-    return kernel_lib.pairwise(pool, frozen.maps, frozen.num_learned, bar.update)
+  return kernel_lib.pairwise(pool, frozen.maps, frozen.num_learned, label)
 
 
 def classify(

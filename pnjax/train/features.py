@@ -7,7 +7,6 @@ import os
 import jax
 import ml_collections
 import numpy as np
-import tqdm
 
 from pnjax import data
 from pnjax._cache import cache_folder
@@ -15,6 +14,7 @@ from pnjax.train import build
 from pnjax.train import feature_cache
 from pnjax.train import inputs
 from pnjax.train.devices import Devices
+from pnjax.train.progress import Progress
 
 
 def cached_maps(
@@ -99,12 +99,10 @@ def _compute(
     **inputs.picture_fields(config),
     num_threads=config.train.num_threads,
   )
-  with tqdm.tqdm(
-    total=len(split), unit=" images", desc="features", disable=None
-  ) as bar:
+  with Progress(0, len(split), "features") as progress:
     for batch in batches:
       index, mask = batch.pop("index"), batch["mask"]
       _, maps = step(variables, devices.shard(batch))
       maps = np.concatenate(np.asarray(maps))[: len(index)][mask]
       yield [str(split.digests[i]) for i in index[mask]], maps
-      bar.update(int(mask.sum()))
+      progress.advance(int(mask.sum()))

@@ -19,6 +19,8 @@ from jax import lax
 import jax.numpy as jnp
 import numpy as np
 
+from pnjax.train.progress import Progress
+
 # More pictures to learn from than this are for a softmax layer.
 MAX_PICTURES = 10_000
 
@@ -40,7 +42,7 @@ def pairwise(
   pool: Callable[[jax.Array], jax.Array],
   maps: Sequence[np.ndarray],
   num_columns: int,
-  progress: Callable[[int], None] = lambda count: None,
+  label: str = "kernel",
   memory: int | None = None,
 ) -> np.ndarray:
   """Returns the inner products of all pooled vectors with the first of them.
@@ -49,7 +51,7 @@ def pairwise(
     pool: from maps `[b, ...]` to vectors `[b, D]`; is compiled.
     maps: of n pictures, read by slices.
     num_columns: m; those to be learned from come first.
-    progress: is told how many vectors were pooled.
+    label: stands before the progress.
     memory: bytes that vectors may take; most of what is available if None.
 
   Returns:
@@ -60,7 +62,7 @@ def pairwise(
   length = jax.eval_shape(pool, jnp.asarray(maps[:1])).shape[-1]
   fitting = (memory or _spare_memory()) // (4 * length) - _ROWS
 
-  def vectors(start: int, stop: int) -> np.ndarray:
+  def vectors(start: int, stop: int, progress: Progress) -> np.ndarray:
     out = _empty(stop - start, length)
     rest, pooled = out, None
     for i in range(start, stop, _BATCH):
@@ -70,16 +72,21 @@ def pairwise(
       pooled = pool(jnp.asarray(_filled(batch)))
       if previous is not None:  # Is copied while the next ones are pooled.
         rest[:_BATCH], rest = previous, rest[_BATCH:]
-      progress(len(batch))
+      progress.advance(len(batch))
     rest[:] = pooled[: len(rest)]
     return out
 
-  for start, stop in _blocks(0, num_columns, max(fitting, _ROWS)):
-    columns = vectors(start, stop)
-    kernel[start:stop, start:stop] = columns @ columns.T
-    for first, last in _blocks(stop, len(maps), _ROWS):
-      kernel[first:last, start:stop] = vectors(first, last) @ columns.T
-    kernel[start:stop, stop:] = kernel[stop:num_columns, start:stop].T
+  blocks = list(_blocks(0, num_columns, max(fitting, _ROWS)))
+  # Each block is pooled, and all that comes behind it once more.
+  num_pooled = sum(len(maps) - start for start, _ in blocks)
+  with Progress(0, num_pooled, label) as progress:
+    for start, stop in blocks:
+      columns = vectors(start, stop, progress)
+      kernel[start:stop, start:stop] = columns @ columns.T
+      for first, last in _blocks(stop, len(maps), _ROWS):
+        others = vectors(first, last, progress)
+        kernel[first:last, start:stop] = others @ columns.T
+      kernel[start:stop, stop:] = kernel[stop:num_columns, start:stop].T
   return kernel
 
 
@@ -87,7 +94,7 @@ def weighted_sum(
   pool: Callable[[jax.Array], jax.Array],
   maps: Sequence[np.ndarray],
   coefficients: np.ndarray,
-  progress: Callable[[int], None] = lambda count: None,
+  label: str = "sums",
 ) -> np.ndarray:
   """Returns the sums of all pooled vectors times their coefficients.
 
@@ -95,7 +102,7 @@ def weighted_sum(
     pool: as in `pairwise`.
     maps: of n pictures, read by slices.
     coefficients: `[n, C]`.
-    progress: as in `pairwise`.
+    label: stands before the progress.
 
   Returns:
     Array `[D, C]`.
@@ -108,10 +115,11 @@ def weighted_sum(
 
   length = jax.eval_shape(pool, jnp.asarray(maps[:1])).shape[-1]
   total = jnp.zeros((length, coefficients.shape[1]), jnp.float32)
-  for start, stop in _blocks(0, len(maps), _BATCH):
-    batch, weights = maps[start:stop], coefficients[start:stop].astype(np.float32)
-    total = add(total, _filled(batch), _filled(weights))
-    progress(stop - start)
+  with Progress(0, len(maps), label) as progress:
+    for start, stop in _blocks(0, len(maps), _BATCH):
+      batch, weights = maps[start:stop], coefficients[start:stop].astype(np.float32)
+      total = add(total, _filled(batch), _filled(weights))
+      progress.advance(stop - start)
   return np.asarray(total)
 
 

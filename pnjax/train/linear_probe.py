@@ -6,7 +6,6 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 import numpy as np
-import tqdm
 
 from pnjax import models
 from pnjax.train import kernel
@@ -39,12 +38,9 @@ def fit(
     return model.apply(variables, maps, False, after, method="pool")
 
   # Pooled vectors need not fit in memory together: they are made twice.
-  with tqdm.tqdm(
-    total=2 * len(maps), unit=" images", desc="ridge", leave=False, disable=None
-  ) as bar:
-    products = kernel.pairwise(pool, maps, len(maps), bar.update)
-    fitted = ridge.fit(products, labels, model.num_classes)
-    weights = kernel.weighted_sum(pool, maps, fitted.coefficients, bar.update)
+  products = kernel.pairwise(pool, maps, len(maps), "kernel")
+  fitted = ridge.fit(products, labels, model.num_classes)
+  weights = kernel.weighted_sum(pool, maps, fitted.coefficients, "weights")
   return {
     "kernel": np.float32(fitted.sharpness) * weights,
     "bias": (fitted.sharpness * fitted.offset).astype(np.float32),

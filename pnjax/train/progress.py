@@ -1,4 +1,4 @@
-"""Progress of a run on the console: a bar in a terminal, lines in a log file."""
+"""Progress of long work on the console: a bar in a terminal, lines in a log file."""
 
 import sys
 import time
@@ -14,15 +14,19 @@ class Progress:
   To be closed, as a context manager.
   """
 
-  def __init__(self, done: int, total: int, quiet: bool = False):
+  def __init__(self, done: int, total: int, label: str = "", quiet: bool = False):
     """Begins to show.
 
     Args:
       done: images that were done by an earlier run.
       total: images of the whole run.
+      label: what is done with them, where it is but a part of the work.
       quiet: whether to show nothing at all.
     """
+    self._label = f"{label}: " if label else ""
     self._bar = tqdm.tqdm(
+      desc=label or None,
+      leave=not label,
       initial=done,
       total=total,
       unit=" images",
@@ -58,10 +62,10 @@ class Progress:
       return
     if self._bar.disable and now - self._last_line > _SECONDS_BETWEEN_LINES:
       self._last_line = now
-      left = (self._total - self._done) / self.images_per_second
+      speed = self.images_per_second
       self.say(
-        f"{self._done} of {self._total} images, {self.images_per_second:.1f} a second, "
-        f"{duration(left)} left"
+        f"{self._label}{self._done} of {self._total} images, {speed:.1f} a second, "
+        f"{duration((self._total - self._done) / speed)} left"
       )
 
   def say(self, text: str) -> None:

@@ -24,6 +24,14 @@ def test_a_log_file_gets_lines_and_no_bar(capsys, monkeypatch):
   assert errors == ""
 
 
+def test_lines_about_a_part_of_the_work_say_which(capsys, monkeypatch):
+  monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", 0.0)
+  with progress.Progress(done=0, total=30, label="features") as shown:
+    shown.advance(5)
+    shown.advance(5)
+  assert capsys.readouterr().out.startswith("features: 10 of 30 images, ")
+
+
 def test_a_terminal_gets_a_bar_without_colours(capsys, monkeypatch):
   terminal = Terminal()
   monkeypatch.setattr(sys, "stderr", terminal)
