@@ -80,9 +80,6 @@ def get_config() -> ml_collections.ConfigDict:
   # "all": every layer learns; "last_stage": the last stage of ResNet-50 and the head;
   # "last_two_convs": these and the head; "backbone": it is frozen, the head learns.
   train.freeze = "all"
-  # The dense layer starts from "zero", or from "ridge" regression on the features of
-  # the pretrained network; 10,000 pictures at most, and a small optim.head_multiplier.
-  train.start = "zero"
   train.accumulate = 1  # Parts in which each batch is computed, to save memory.
   train.label_smoothing = 0.0  # Share of a label that all classes get alike.
   train.cache_features = False  # Compute what is frozen once; no augmentation then.

@@ -49,7 +49,11 @@ class Classifier(nn.Module):
       after: stage of the backbone that they come from, if it is not the last; the
         stages behind it are then computed.
     """
-    return self.head(self.pool(features, train, after))
+    if after is not None:
+      flat = features.reshape(-1, *features.shape[-3:])
+      *_, maps = self.backbone.stages(flat, train, after).values()
+      features = maps.reshape(*features.shape[:-3], *maps.shape[1:])
+    return self.head(self.pool(features))
 
   def pooled(self, x: jax.Array, train: bool = False) -> jax.Array:
     """Returns the vectors that the dense layer gets, `[B, D]`."""
@@ -65,19 +69,7 @@ class Classifier(nn.Module):
     maps = self.backbone(x.reshape(-1, *x.shape[-3:]), train)
     return maps.reshape(*x.shape[:-3], *maps.shape[1:])
 
-  def pool(
-    self, features: jax.Array, train: bool = False, after: str | None = None
-  ) -> jax.Array:
-    """Returns the vectors that the dense layer gets of what `features` returned.
-
-    Args:
-      features: as in `from_features`.
-      train: as in `__call__`.
-      after: as in `from_features`.
-    """
-    if after is not None:
-      flat = features.reshape(-1, *features.shape[-3:])
-      *_, maps = self.backbone.stages(flat, train, after).values()
-      features = maps.reshape(*features.shape[:-3], *maps.shape[1:])
+  def pool(self, features: jax.Array) -> jax.Array:
+    """Returns the vectors that the dense layer gets of what `features` returned."""
     vectors = self.pooling(features)
     return ops.l2_normalize(vectors) if self.normalize else vectors

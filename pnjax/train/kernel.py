@@ -8,14 +8,12 @@ from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
-import functools
 import mmap
 import os
 import pathlib
 import re
 
 import jax
-from jax import lax
 import jax.numpy as jnp
 import numpy as np
 
@@ -69,7 +67,7 @@ def pairwise(
       batch = maps[i : min(i + _BATCH, stop)]
       # One at a time: decompositions beside each other were seen to hang on a CPU.
       previous = jax.block_until_ready(pooled)
-      pooled = pool(jnp.asarray(_filled(batch)))
+      pooled = _padded(pool, batch)
       if previous is not None:  # Is copied while the next ones are pooled.
         rest[:_BATCH], rest = previous, rest[_BATCH:]
       progress.advance(len(batch))
@@ -88,39 +86,6 @@ def pairwise(
         kernel[first:last, start:stop] = others @ columns.T
       kernel[start:stop, stop:] = kernel[stop:num_columns, start:stop].T
   return kernel
-
-
-def weighted_sum(
-  pool: Callable[[jax.Array], jax.Array],
-  maps: Sequence[np.ndarray],
-  coefficients: np.ndarray,
-  label: str = "sums",
-) -> np.ndarray:
-  """Returns the sums of all pooled vectors times their coefficients.
-
-  Args:
-    pool: as in `pairwise`.
-    maps: of n pictures, read by slices.
-    coefficients: `[n, C]`.
-    label: stands before the progress.
-
-  Returns:
-    Array `[D, C]`.
-  """
-
-  @functools.partial(jax.jit, donate_argnums=0)
-  def add(total, maps, weights):
-    products = jnp.matmul(pool(maps).T, weights, precision=lax.Precision.HIGHEST)
-    return total + products
-
-  length = jax.eval_shape(pool, jnp.asarray(maps[:1])).shape[-1]
-  total = jnp.zeros((length, coefficients.shape[1]), jnp.float32)
-  with Progress(0, len(maps), label) as progress:
-    for start, stop in _blocks(0, len(maps), _BATCH):
-      batch, weights = maps[start:stop], coefficients[start:stop].astype(np.float32)
-      total = add(total, _filled(batch), _filled(weights))
-      progress.advance(stop - start)
-  return np.asarray(total)
 
 
 def _spare_memory() -> int:
@@ -147,10 +112,11 @@ def _empty(count: int, length: int) -> np.ndarray:
   return np.frombuffer(buffer, np.float32).reshape(count, length)
 
 
-def _filled(batch: np.ndarray) -> np.ndarray:
-  """Returns a batch that may be short in the shape that is compiled: zeros follow."""
+def _padded(pool, batch: np.ndarray) -> jax.Array:
+  """Pools a batch that may be short, in the one shape that is compiled."""
   missing = _BATCH - len(batch)
-  return np.concatenate([batch, np.zeros((missing, *batch.shape[1:]), batch.dtype)])
+  full = np.concatenate([batch, np.zeros((missing, *batch.shape[1:]), batch.dtype)])
+  return pool(jnp.asarray(full))
 
 
 def _blocks(start: int, stop: int, size: int) -> Iterator[tuple[int, int]]:

@@ -14,7 +14,6 @@ import jax
 import ml_collections
 import numpy as np
 
-from pnjax import data
 from pnjax.train import build
 from pnjax.train import devices as devices_lib
 from pnjax.train import evaluation
@@ -22,8 +21,6 @@ from pnjax.train import features
 from pnjax.train import freezing
 from pnjax.train import heads
 from pnjax.train import inputs
-from pnjax.train import kernel
-from pnjax.train import linear_probe
 from pnjax.train import locks
 from pnjax.train import optimizer
 from pnjax.train import restore
@@ -121,7 +118,7 @@ class Run:
   ):
     """Checks everything that can be checked before anything is compiled."""
     self.config, self.workdir, self.devices = config, workdir, devices
-    self._cache_root = cache
+    self._cache_root, self._cached = cache, None
     _check(config, devices)
     self._train_split, self._test_split = inputs.open_splits(config.dataset)
     self._backbone = build.backbone(config.backbone)
@@ -132,18 +129,15 @@ class Run:
     contents = inputs.fingerprints(self._train_split, self._test_split) | {
       "weights": self._backbone.fingerprint
     }
-    _check_start(config, self._train_split)
     workdir_lib.prepare(workdir, config, contents, devices)
     path = workdir / "result.json"
     self.result = workdir_lib.read_json(path) if path.exists() else None
 
   def cache_features(self) -> None:
-    """Computes the maps of the backbone that the run learns or starts from, if any."""
-    splits = [self._train_split, self._test_split]
+    """Computes the maps of the frozen backbone, if the run learns from them."""
     if not self.config.train.cache_features:
-      if not self._starts_from_ridge():
-        return
-      splits = splits[:1]
+      return
+    splits = (self._train_split, self._test_split)
     maps = features.cached_maps(
       self.config,
       self._backbone,
@@ -152,9 +146,9 @@ class Run:
       self._cache_root,
       self._cached_stage(),
     )
-    self._cached = [
+    self._cached = tuple(
       inputs.Cached(m, split.labels) for m, split in zip(maps, splits, strict=True)
-    ]
+    )
 
   def start(self, checkpoints: Checkpoints, began: float) -> None:
     """Makes the model, and takes up the last checkpoint if there is one."""
@@ -171,15 +165,6 @@ class Run:
     variables = build.initialize(
       self.task.model, self._backbone, config.dataset.image_size, config.seed
     )
-    if self._starts_from_ridge() and checkpoints.latest_step is None:
-      learned_from = self._cached[0]
-      variables["params"]["head"] = linear_probe.fit(
-        self.task.model,
-        variables,
-        learned_from.maps,
-        learned_from.labels,
-        self.task.after,
-      )
     learns = freezing.learns(
       state_lib.paths(variables), config.backbone.name, config.train.freeze
     )
@@ -199,9 +184,6 @@ class Run:
     self._began = began
     self._evaluation = None
     self.state = self.devices.replicate(state)
-
-  def _starts_from_ridge(self) -> bool:
-    return self.config.train.start == "ridge"
 
   def _make_task(self) -> step_lib.Task:
     config, num_classes = self.config, len(self._train_split.class_names)
@@ -226,12 +208,12 @@ class Run:
     )
 
   def _train_batches(self) -> grain.IterDataset:
-    if not self.config.train.cache_features:
+    if self._cached is None:
       return inputs.train_batches(self.config, self._train_split, self.devices)
     return inputs.cached_train_batches(self.config, self._cached[0], self.devices)
 
   def _eval_batches(self) -> grain.IterDataset:
-    if not self.config.train.cache_features:
+    if self._cached is None:
       return inputs.eval_batches(self.config, self._test_split, self.devices)
     return inputs.cached_eval_batches(self.config, self._cached[1], self.devices)
 
@@ -412,30 +394,9 @@ def _check(config: ml_collections.ConfigDict, devices: Devices) -> None:
   freezing.learns([], config.backbone.name, train.freeze)
   optimizer.make(config.optim, optimizer.learning_rate(config.optim, 1, 1))
   heads.check(config.head)
+  if train.cache_features and devices.num_hosts > 1:
+    raise ValueError(
+      f"train.cache_features is True on {devices.num_hosts} hosts, expected one host."
+    )
   if train.cache_features:
     freezing.last_frozen_stage(config.backbone.name, train.freeze)
-  if devices.num_hosts > 1 and (train.cache_features or train.start == "ridge"):
-    raise ValueError(
-      f"train.cache_features is {train.cache_features} and train.start is "
-      f"{train.start!r} on {devices.num_hosts} hosts, which cannot share cached "
-      "features; expected False and 'zero'."
-    )
-
-
-def _check_start(config: ml_collections.ConfigDict, split: data.Split) -> None:
-  """Raises ValueError if the dense layer cannot start as the config says."""
-  start = config.train.start
-  if start not in ("zero", "ridge"):
-    raise ValueError(f"train.start is {start!r}, expected 'zero' or 'ridge'.")
-  if start == "zero":
-    return
-  if config.backbone.weights is None:
-    raise ValueError(
-      "train.start is 'ridge', but backbone.weights is None: features of a network "
-      "that starts at random say little. Expected 'zero'."
-    )
-  if len(split) > kernel.MAX_PICTURES:
-    raise ValueError(
-      f"train.start is 'ridge' with {len(split)} pictures, expected at most "
-      f"{kernel.MAX_PICTURES}; or 'zero'."
-    )

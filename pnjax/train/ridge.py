@@ -3,13 +3,9 @@
 import dataclasses
 
 import numpy as np
-from scipy import optimize
-from scipy import special
 
 # Candidates, relative to the mean of the kernel's diagonal.
 REGULARIZATIONS = tuple(10.0**e for e in np.arange(-5, 1.1, 0.5))
-# Range of the sharpness; scores that are never wrong would have it infinite.
-_SHARPNESSES = (0.1, 100.0)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -20,13 +16,11 @@ class RidgeClassifier:
     regularization: the one that was chosen.
     coefficients: of the training examples for each class, `[m, C]`.
     offset: for each class, `[C]`.
-    sharpness: what to multiply scores by so that they are logits.
   """
 
   regularization: float
   coefficients: np.ndarray
   offset: np.ndarray
-  sharpness: float
 
   def scores(self, kernel: np.ndarray) -> np.ndarray:
     """Returns the scores `[n, C]` of examples from their kernel `[n, m]`."""
@@ -59,35 +53,16 @@ def fit(kernel: np.ndarray, labels: np.ndarray, num_classes: int) -> RidgeClassi
   projected = vectors.T @ (targets - offset)
   scale = np.trace(centered) / m or 1.0
 
-  def left_out(regularization):
+  def left_out_accuracy(regularization):
     shrink = eigenvalues / (eigenvalues + regularization * scale)
     fitted = vectors @ (shrink[:, None] * projected) + offset
     hat = np.square(vectors) @ shrink + 1 / m
-    return targets - (targets - fitted) / np.maximum(1 - hat, 1e-12)[:, None]
+    left_out = targets - (targets - fitted) / np.maximum(1 - hat, 1e-12)[:, None]
+    return np.mean(np.argmax(left_out, axis=1) == labels)
 
-  def accuracy(regularization):
-    return np.mean(np.argmax(left_out(regularization), axis=1) == labels)
-
-  best = max(REGULARIZATIONS, key=accuracy)
+  best = max(REGULARIZATIONS, key=left_out_accuracy)
   # They add up to zero (the targets are centered, and so is the kernel), but for
   # rounding, so that the means of another kernel's rows need not be taken off.
   dual = vectors @ (projected / (eigenvalues + best * scale)[:, None])
   dual -= dual.mean(axis=0)
-  return RidgeClassifier(
-    regularization=best,
-    coefficients=dual,
-    offset=offset - column_means @ dual,
-    sharpness=_sharpness(left_out(best), labels),
-  )
-
-
-def _sharpness(scores: np.ndarray, labels: np.ndarray) -> float:
-  """Returns the factor that makes logits of scores with the least cross-entropy."""
-
-  def cross_entropy(logarithm):
-    logits = np.exp(logarithm) * scores
-    right = logits[np.arange(len(labels)), labels]
-    return np.mean(special.logsumexp(logits, axis=1) - right)
-
-  found = optimize.minimize_scalar(cross_entropy, bounds=np.log(_SHARPNESSES))
-  return float(np.exp(found.x))
+  return RidgeClassifier(best, dual, offset - column_means @ dual)

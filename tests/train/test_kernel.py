@@ -39,14 +39,3 @@ def test_memory_that_others_use_is_not_taken(tmp_path, monkeypatch):
   monkeypatch.setattr(kernel, "_MEMORY_INFO", info)
   monkeypatch.setattr(kernel, "_MEMORY_LIMITS", ())
   assert kernel._spare_memory() == 10_240_000_000 - 3_000_000_000
-
-
-def test_sums_are_those_of_weighted_vectors(rng):
-  maps = rng.standard_normal((21, 2, 3, 4)).astype(np.float32)
-  coefficients = rng.standard_normal((21, 5))
-  np.testing.assert_allclose(
-    kernel.weighted_sum(pool, maps, coefficients),
-    np.asarray(pool(maps)).T @ coefficients,
-    rtol=1e-5,
-    atol=1e-5,
-  )

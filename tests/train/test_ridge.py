@@ -55,27 +55,3 @@ def test_equal_vectors_do_not_break_it():
   assert np.isfinite(
     ridge.fit(np.ones((4, 4)), labels, 2).scores(np.ones((3, 4)))
   ).all()
-
-
-def test_sharpness_makes_logits_of_scores(problem):
-  x, labels, _, _ = problem
-  x = x + 6 * np.random.default_rng(1).standard_normal(x.shape)  # Some are wrong.
-  fitted = ridge.fit(x @ x.T, labels, 4)
-  targets = np.where(np.arange(4) == labels[:, None], 1.0, -1.0)
-  scale = np.mean(np.sum(np.square(x - x.mean(axis=0)), axis=1))
-  model = linear_model.Ridge(alpha=fitted.regularization * scale)
-  left_out = np.concatenate(
-    [
-      model.fit(np.delete(x, i, 0), np.delete(targets, i, 0)).predict(x[i : i + 1])
-      for i in range(len(x))
-    ]
-  )
-
-  def cross_entropy(sharpness):
-    logits = sharpness * left_out
-    right = logits[np.arange(len(x)), labels]
-    return np.mean(np.log(np.sum(np.exp(logits), axis=1)) - right)
-
-  # The regularisation is relative to a scale that each left out example changes.
-  assert cross_entropy(fitted.sharpness) < cross_entropy(1.2 * fitted.sharpness)
-  assert cross_entropy(fitted.sharpness) < cross_entropy(fitted.sharpness / 1.2)
