@@ -102,9 +102,12 @@ def train_step(
   carry = (jax.tree.map(jnp.zeros_like, state.learned), zero, zero, state.batch_stats)
   parts = jax.tree.map(lambda x: _split(x, task.accumulate), dict(batch))
   keys = jax.random.split(key, task.accumulate)
-  (grads, loss, correct, batch_stats), _ = lax.scan(
-    add_part, carry, (parts, keys), unroll=task.accumulate == 1
-  )
+  if task.accumulate == 1:
+    # Not as a loop of one turn: on a CPU XLA computes loops at half the speed.
+    only = jax.tree.map(lambda x: x[0], (parts, keys))
+    (grads, loss, correct, batch_stats), _ = add_part(carry, only)
+  else:
+    (grads, loss, correct, batch_stats), _ = lax.scan(add_part, carry, (parts, keys))
   grads, loss, correct = jax.tree.map(total, (grads, loss, correct))
 
   updates, opt_state = task.optimizer.update(grads, state.opt_state, state.learned)
