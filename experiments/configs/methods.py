@@ -13,15 +13,15 @@ import ml_collections
 _POWER_NORMS = ("gamma", "maxexp", "asinhe", "sigme")
 _BACKBONES = ("resnet50", "alexnet")
 _NUM_PIVOTS = 5
-# Learning rate of the head over that of the backbone, by the order of pooling. A step
-# of RMSprop moves each weight by about the rate, and so the logit of a unit vector of D
-# entries by up to √D of it: the longer the vector, the smaller the rate, here about
-# 15000/√D. All but 300 were tried on training pictures (README, Fine-tuned).
-_HEAD_MULTIPLIERS = {
-  "resnet50": {1: 300.0, 2: 10.0},
-  "alexnet": {1: 1000.0, 2: 100.0},
-}
-_BASELINE_MULTIPLIER = 10.0  # Its vectors are much longer than 1.
+# On pretrained features. The classifier learns by SGD, whose rate depends on the length
+# of vectors, but not on how many entries they have. Found on training pictures (README,
+# Fine-tuned).
+_CLASSIFIER_RATE = 2.0
+# Of vectors that are not scaled to unit length: averages of ResNet-50, of which the
+# squares add up to about 1000.
+_BASELINE_RATE = 2e-3
+# Learned parameters of pooling, which are not pretrained, over the backbone.
+_HEAD_MULTIPLIER = 10.0
 
 
 def _head(
@@ -70,7 +70,7 @@ Swept = Mapping[str, Mapping[str, Mapping[str, float]]]
 def apply(
   config: ml_collections.ConfigDict, text: str, swept: Swept | None = None
 ) -> None:
-  """Sets the head, its learning rate and the backbone as the text behind a colon says.
+  """Sets the head, its learning rates and the backbone as the text behind a colon says.
 
   Args:
     config: is changed.
@@ -88,15 +88,10 @@ def apply(
   if rest:
     config.backbone.name = config.backbone.weights = rest[0]
   config.head.update(METHODS[method])
-  config.optim.head_multiplier = _head_multiplier(config)
+  if config.backbone.name in _BACKBONES:
+    config.optim.head_multiplier = _HEAD_MULTIPLIER
+    normalized = config.head.normalize
+    config.optim.classifier_rate = _CLASSIFIER_RATE if normalized else _BASELINE_RATE
   if config.head.order == 2:
     kind = method.removeprefix("sop_").removeprefix("sc_")
     config.head.update((swept or {}).get(config.backbone.name, {}).get(kind, {}))
-
-
-def _head_multiplier(config: ml_collections.ConfigDict) -> float:
-  if config.backbone.name not in _HEAD_MULTIPLIERS:
-    return config.optim.head_multiplier
-  if not config.head.normalize:
-    return _BASELINE_MULTIPLIER
-  return _HEAD_MULTIPLIERS[config.backbone.name][config.head.order]

@@ -7,6 +7,9 @@ import jax.numpy as jnp
 import ml_collections
 import optax
 
+# Of the SGD by which a classifier learns that has a rate of its own.
+_CLASSIFIER_MOMENTUM = 0.9
+
 
 def learning_rate(
   config: ml_collections.ConfigDict, steps_per_epoch: int, num_epochs: int
@@ -41,15 +44,25 @@ def make(
       f"optim.name is {config.name!r}, expected one of {', '.join(directions)}."
     )
   _check(config)
-  steps = [directions[config.name]()]
+  direction = directions[config.name]
+  rates = {
+    "backbone": 1.0,
+    "pooling": config.head_multiplier,
+    "classifier": config.head_multiplier,
+  }
+  steps = [direction()]
+  if config.classifier_rate is not None:
+    # Relative to the rate of the backbone, with which it falls.
+    rates["classifier"] = config.classifier_rate / config.learning_rate
+    own = {"classifier": optax.trace(_CLASSIFIER_MOMENTUM)}
+    steps = [optax.partition({part: direction() for part in rates} | own, _parts)]
   if config.clip_norm is not None:
     steps.insert(0, optax.clip_by_global_norm(config.clip_norm))
   if config.weight_decay:
     steps.append(optax.add_decayed_weights(config.weight_decay, mask=_are_kernels))
   steps.append(optax.scale_by_learning_rate(schedule))
-  if config.head_multiplier != 1:
-    steps.append(optax.masked(optax.scale(config.head_multiplier), _are_head))
-  return optax.chain(*steps)
+  scales = {part: optax.scale(rate) for part, rate in rates.items()}
+  return optax.chain(*steps, optax.partition(scales, _parts))
 
 
 def _check(config: ml_collections.ConfigDict) -> None:
@@ -60,8 +73,9 @@ def _check(config: ml_collections.ConfigDict) -> None:
     raise ValueError(
       f"optim.weight_decay is {config.weight_decay}, expected 0 or more."
     )
-  if config.clip_norm is not None and not config.clip_norm > 0:
-    raise ValueError(f"optim.clip_norm is {config.clip_norm}, expected more than 0.")
+  for name in ("clip_norm", "classifier_rate"):
+    if config[name] is not None and not config[name] > 0:
+      raise ValueError(f"optim.{name} is {config[name]}, expected more than 0.")
 
 
 def _rmsprop(decay: float, momentum: float) -> optax.GradientTransformation:
@@ -83,5 +97,7 @@ def _are_kernels(params: dict[str, jax.Array]) -> dict[str, bool]:
   return {path: p.ndim > 1 for path, p in params.items()}
 
 
-def _are_head(params: dict[str, jax.Array]) -> dict[str, bool]:
-  return {path: not path.startswith("backbone.") for path in params}
+def _parts(params: dict[str, jax.Array]) -> dict[str, str]:
+  """Returns for each path what it belongs to in a `pnjax.models.Classifier`."""
+  names = {"backbone": "backbone", "head": "classifier"}
+  return {path: names.get(path.split(".")[0], "pooling") for path in params}

@@ -30,14 +30,14 @@ def test_swept_values_are_those_of_the_backbone_and_the_method():
     heads.check(of(f"{method},alexnet").head)
 
 
-def test_longer_vectors_learn_at_a_smaller_rate():
-  multipliers = [
-    flower102.get_config(text).optim.head_multiplier
-    for text in ("fop,alexnet", "fop", "sop_sc_sigme,alexnet", "sop_sc_sigme")
+def test_the_rate_of_the_classifier_suits_the_length_of_vectors():
+  rates = [
+    flower102.get_config(text).optim.classifier_rate
+    for text in ("fop,alexnet", "sop_sc_sigme,alexnet", "fop", "sop_sc_sigme")
   ]
-  assert multipliers == [1000, 300, 100, 10]
-  assert flower102.get_config("baseline").optim.head_multiplier == 10
-  assert demo.get_config().optim.head_multiplier == 1
+  assert rates == [2, 2, 2, 2]
+  assert flower102.get_config("baseline").optim.classifier_rate == 2e-3
+  assert demo.get_config().optim.classifier_rate is None
 
 
 @pytest.mark.parametrize(

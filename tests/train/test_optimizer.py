@@ -120,6 +120,38 @@ def test_the_head_may_learn_faster(optim):
   assert rates == {"backbone.fc": 1, "head.bias": 10, "pooling.eta_prime": 10}
 
 
+def test_a_classifier_with_a_rate_of_its_own_learns_by_sgd_with_momentum(optim):
+  optim.name, optim.learning_rate, optim.classifier_rate = "rmsprop", RATE, 3.0
+  optim.head_multiplier = 10.0
+  params = {
+    name: jnp.zeros(1) for name in ("backbone.fc", "head.kernel", "pooling.eta_prime")
+  }
+  gradients = [jax.tree.map(lambda p, g=g: p + g, params) for g in (2.0, -1.0)]
+  first, second = updates(optim, gradients, params)
+  np.testing.assert_allclose(first["head.kernel"], -3 * 2, rtol=1e-6)
+  np.testing.assert_allclose(second["head.kernel"], -3 * (-1 + 0.9 * 2), rtol=1e-6)
+  # The rest learns as before.
+  np.testing.assert_allclose(first["backbone.fc"], -RATE, rtol=1e-5)
+  np.testing.assert_allclose(first["pooling.eta_prime"], -10 * RATE, rtol=1e-5)
+
+
+def test_the_rate_of_the_classifier_falls_with_the_other(optim):
+  optim.learning_rate, optim.classifier_rate = 0.5, 3.0
+  transform = optimizer.make(optim, lambda step: 0.5 * 0.1**step)
+  params = one(0.0)
+  state = transform.init(params)
+  _, state = transform.update(one(0.0), state, params)
+  update, _ = transform.update(one(1.0), state, params)
+  np.testing.assert_allclose(update["head.bias"], -0.3, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["clip_norm", "classifier_rate"])
+def test_optional_fields_have_to_be_positive(optim, name):
+  optim[name] = 0.0
+  with pytest.raises(ValueError, match=f"optim.{name} is 0.0, expected more than 0"):
+    optimizer.make(optim, lambda step: RATE)
+
+
 def test_an_unknown_optimizer_lists_the_known_ones(optim):
   optim.name = "lion"
   with pytest.raises(ValueError, match="'lion', expected one of rmsprop, adam, sgd"):
