@@ -51,6 +51,11 @@ class Backbone(nn.Module):
     """Returns the functions from map to map that the network is made of, by stage."""
     raise NotImplementedError
 
+  def read_every(self, stage: str) -> int:
+    """Returns n if the next stage reads every n-th row and column of a stage's map."""
+    del stage
+    return 1
+
   def classify(self, features: jax.Array) -> jax.Array:
     """Returns the logits of the last map."""
     raise NotImplementedError

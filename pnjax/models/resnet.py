@@ -77,7 +77,7 @@ class ResNet(_backbone.Backbone):
       Stage(
         num_blocks=size,
         width=self.width * 2**i,
-        stride=1 if i == 0 else 2,
+        stride=self._stride(i),
         block=block,
         name=f"layer{i + 1}",
       )
@@ -98,6 +98,17 @@ class ResNet(_backbone.Backbone):
       layer.name: functools.partial(layer, batch_statistics=batch_statistics)
       for layer in self.layers
     }
+
+  def read_every(self, stage: str) -> int:
+    """Returns n if the next stage reads every n-th row and column of a stage's map."""
+    names = ["stem", *(f"layer{i + 1}" for i in range(len(self.stage_sizes)))]
+    # In v1 all that reads the map, the shortcut too, is 1×1 and strided.
+    if self.variant != "v1" or stage == names[-1]:
+      return 1
+    return self._stride(names.index(stage))
+
+  def _stride(self, stage: int) -> int:
+    return 1 if stage == 0 else 2
 
   def classify(self, features: jax.Array) -> jax.Array:
     """Returns the logits of the last map: its average, and a dense layer."""

@@ -13,6 +13,7 @@ from pnjax._cache import cache_folder
 from pnjax.train import build
 from pnjax.train import feature_cache
 from pnjax.train import inputs
+from pnjax.train import thinning
 from pnjax.train.devices import Devices
 from pnjax.train.progress import Progress
 
@@ -26,6 +27,8 @@ def cached_maps(
   stage: str | None = None,
 ) -> list[feature_cache.CachedMaps]:
   """Returns the maps of all pictures of some splits, `[H, W, d]` or `[P, H, W, d]`.
+
+  They have only those rows and columns that the next stage reads; see `thinning`.
 
   Args:
     config: of a run; its `dataset` says how pictures are fed.
@@ -75,7 +78,8 @@ def _shape(config, backbone, stage):
 def _maps(backbone, variables, images, stage):
   pictures = backbone.preprocess(images.reshape(-1, *images.shape[-3:]))
   stages = backbone.model.apply(variables, pictures, method="stages")
-  maps = stages[stage or list(stages)[-1]]
+  stage = stage or list(stages)[-1]
+  maps = thinning.thin(stages[stage], backbone.model.read_every(stage))
   return maps.reshape(*images.shape[:-3], *maps.shape[1:])
 
 

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import optax
 
 from pnjax.train import state as state_lib
+from pnjax.train import thinning
 from pnjax.train.state import TrainState
 
 Batch = Mapping[str, jax.Array]
@@ -160,6 +161,8 @@ def _logits(task, variables, batch, key=None):
   kwargs = {"mutable": ["batch_stats"], "rngs": {"dropout": key}} if train else {}
   if "features" in batch:
     maps = batch["features"].astype(jnp.float32)
+    if task.after is not None:
+      maps = thinning.fill(maps, task.model.backbone.read_every(task.after))
     out = task.model.apply(
       variables, maps, train, task.after, method="from_features", **kwargs
     )
