@@ -72,11 +72,10 @@ def get_config() -> ml_collections.ConfigDict:
   optim.momentum = 0.0  # Of RMSprop and SGD.
   optim.weight_decay = 0.0  # Decoupled, times the learning rate; kernels only.
   optim.clip_norm = config_dict.placeholder(float)  # Of the whole gradient.
-  # Learning rate of what learns in pooling, and of the classifier, over the backbone's.
-  optim.head_multiplier = 1.0
-  # Rate of a classifier that learns by SGD with momentum 0.9, whatever `name` is; it
-  # falls like the other. None: like the rest. On unit vectors 2 is a good start.
-  optim.classifier_rate = config_dict.placeholder(float)
+  optim.head_multiplier = 1.0  # Learning rate of the head over that of the backbone.
+  # If not 0, the classifier learns by SGD with momentum 0.9, whatever `name` is, at a
+  # rate that starts here and falls like the other.
+  optim.classifier_rate = 0.0
 
   config.train = train = ml_collections.ConfigDict()
   train.batch_size = 32  # Over all devices and hosts.

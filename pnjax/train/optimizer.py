@@ -51,7 +51,7 @@ def make(
     "classifier": config.head_multiplier,
   }
   steps = [direction()]
-  if config.classifier_rate is not None:
+  if config.classifier_rate:
     # Relative to the rate of the backbone, with which it falls.
     rates["classifier"] = config.classifier_rate / config.learning_rate
     own = {"classifier": optax.trace(_CLASSIFIER_MOMENTUM)}
@@ -69,13 +69,11 @@ def _check(config: ml_collections.ConfigDict) -> None:
   for name in ("decay", "momentum"):
     if not 0 <= config[name] < 1:
       raise ValueError(f"optim.{name} is {config[name]}, expected from 0 to below 1.")
-  if not config.weight_decay >= 0:
-    raise ValueError(
-      f"optim.weight_decay is {config.weight_decay}, expected 0 or more."
-    )
-  for name in ("clip_norm", "classifier_rate"):
-    if config[name] is not None and not config[name] > 0:
-      raise ValueError(f"optim.{name} is {config[name]}, expected more than 0.")
+  for name in ("weight_decay", "classifier_rate"):
+    if not config[name] >= 0:
+      raise ValueError(f"optim.{name} is {config[name]}, expected 0 or more.")
+  if config.clip_norm is not None and not config.clip_norm > 0:
+    raise ValueError(f"optim.clip_norm is {config.clip_norm}, expected more than 0.")
 
 
 def _rmsprop(decay: float, momentum: float) -> optax.GradientTransformation:

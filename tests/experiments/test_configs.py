@@ -37,7 +37,7 @@ def test_the_rate_of_the_classifier_suits_the_length_of_vectors():
   ]
   assert rates == [2, 2, 2, 2]
   assert flower102.get_config("baseline").optim.classifier_rate == 2e-3
-  assert demo.get_config().optim.classifier_rate is None
+  assert demo.get_config().optim.classifier_rate == 0
 
 
 @pytest.mark.parametrize(
