@@ -18,8 +18,9 @@ def get_config(method: str = "sop_sc_sigme") -> ml_collections.ConfigDict:
   config = default.get_config()
   config.dataset.name = "folder"
   config.backbone.weights = "resnet50"
-  config.optim.final_learning_rate = 1e-5
-  config.train.batch_size = 16
+  config.optim.learning_rate = 3e-5
+  config.optim.final_learning_rate = 3e-6
+  config.train.batch_size = 8
   config.train.num_epochs = 4
   methods.apply(config, method)
   alexnet = config.backbone.name == "alexnet"
