@@ -15,6 +15,7 @@ import ml_collections
 import numpy as np
 
 from pnjax.train import build
+from pnjax.train import checks
 from pnjax.train import devices as devices_lib
 from pnjax.train import evaluation
 from pnjax.train import features
@@ -119,7 +120,7 @@ class Run:
     """Checks everything that can be checked before anything is compiled."""
     self.config, self.workdir, self.devices = config, workdir, devices
     self._cache_root, self._cached = cache, None
-    _check(config, devices)
+    checks.check(config, devices.num_hosts)
     self._train_split, self._test_split = inputs.open_splits(config.dataset)
     self._backbone = build.backbone(config.backbone)
     build.check_image_size(config, self._backbone.model)
@@ -373,30 +374,3 @@ class Run:
       )
       workdir_lib.write_json(self.workdir / "result.json", result)
     return result
-
-
-def _check(config: ml_collections.ConfigDict, devices: Devices) -> None:
-  """Raises ValueError where fields have values that cannot work."""
-  train = config.train
-  counts = "batch_size", "num_epochs", "accumulate"
-  for name in (*counts, "log_every", "eval_every", "checkpoint_every"):
-    if train[name] < 1:
-      raise ValueError(f"train.{name} is {train[name]}, expected 1 or more.")
-  if train.batch_size % devices.num_hosts:
-    raise ValueError(
-      f"train.batch_size is {train.batch_size}, expected a multiple of the "
-      f"{devices.num_hosts} hosts."
-    )
-  if not 0 <= train.label_smoothing < 1:
-    raise ValueError(
-      f"train.label_smoothing is {train.label_smoothing}, expected from 0 to below 1."
-    )
-  freezing.learns([], config.backbone.name, train.freeze)
-  optimizer.make(config.optim, optimizer.learning_rate(config.optim, 1, 1))
-  heads.check(config.head)
-  if train.cache_features and devices.num_hosts > 1:
-    raise ValueError(
-      f"train.cache_features is True on {devices.num_hosts} hosts, expected one host."
-    )
-  if train.cache_features:
-    freezing.last_frozen_stage(config.backbone.name, train.freeze)
