@@ -18,6 +18,7 @@ from pnjax.train import features
 from pnjax.train import heads
 from pnjax.train import kernel as kernel_lib
 from pnjax.train import ridge
+from pnjax.train import workdir as workdir_lib
 from pnjax.train.devices import Devices
 
 
@@ -77,6 +78,12 @@ def load(
       for pair in pairs
     ],
   )
+
+
+def relevant(config: ml_collections.ConfigDict) -> dict[str, object]:
+  """Returns the fields of a config that accuracies depend on; nothing is trained."""
+  groups = ("dataset", "backbone", "head")
+  return workdir_lib.relevant({name: config[name].to_dict() for name in groups})
 
 
 def suggest(config: ml_collections.ConfigDict, frozen: Frozen) -> dict[str, float]:

@@ -152,7 +152,7 @@ def _point(config, name, value, frozen, folds, asked, workdir) -> dict[str, Any]
   """Returns the accuracies of a value, computed or kept."""
   suggested = frozen_lib.suggest(config, frozen)
   used = suggested[name] if value == SUGGESTED else value
-  fields = workdir_lib.relevant(config.to_dict())
+  fields = frozen_lib.relevant(config)
   asked = {**asked, "value": value, "config": fields, "suggested": suggested}
   label = f"{name} = {value}"
 

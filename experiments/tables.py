@@ -86,7 +86,11 @@ def make(
       config.train.freeze, config.train.cache_features = "backbone", True
     asked = {
       "how": how,
-      "config": workdir_lib.relevant(config.to_dict()),
+      "config": (
+        frozen_lib.relevant(config)
+        if how == "ridge"
+        else workdir_lib.relevant(config.to_dict())
+      ),
       "splits": splits,
       "pictures": pictures,
       "weights": weights,

@@ -70,11 +70,12 @@ def get_config() -> ml_collections.ConfigDict:
   optim.final_learning_rate = 1e-6  # In the last epoch.
   optim.decay = 0.99  # Of RMSprop's average of squares.
   optim.momentum = 0.0  # Of RMSprop and SGD.
-  optim.weight_decay = 0.0  # Decoupled, times the learning rate; kernels only.
+  optim.weight_decay = 0.0  # Decoupled, times the rate of each part; kernels only.
   optim.clip_norm = config_dict.placeholder(float)  # Of the whole gradient.
   optim.head_multiplier = 1.0  # Learning rate of the head over that of the backbone.
-  # If not 0, the classifier learns by SGD with momentum 0.9, whatever `name` is, at a
-  # rate that starts here and falls like the other.
+  # If not 0, the classifier learns by SGD with momentum 0.9, whatever `name` is. Its
+  # rate starts here, falls by the same factor as `learning_rate`, and has to suit the
+  # length of vectors, which is 1 with `head.normalize`.
   optim.classifier_rate = 0.0
 
   config.train = train = ml_collections.ConfigDict()

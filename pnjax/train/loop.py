@@ -284,8 +284,8 @@ class Run:
       last = f"step {self._saved}" if self._saved else "none yet"
       raise NonFiniteLossError(
         f"the loss or its gradient is not finite at step {tally.bad_step}; the last "
-        f"good checkpoint is kept ({last}). Try a smaller optim.learning_rate or "
-        "optim.clip_norm."
+        f"good checkpoint is kept ({last}). Try a smaller optim.learning_rate, "
+        "optim.classifier_rate or optim.clip_norm."
       )
     return tally
 

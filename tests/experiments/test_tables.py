@@ -48,13 +48,18 @@ def test_rows_that_are_done_are_not_computed_again(config_of, tmp_path, monkeypa
   monkeypatch.setattr(tables.frozen_lib, "kernel", None)
   assert make(config_of, tmp_path) == made
 
-  def other(method):
-    config = config_of(method)
-    config.head.rectify = False
-    return config
+  def other(group, name, value):
+    def other_config_of(method):
+      config = config_of(method)
+      config[group][name] = value
+      return config
 
+    return other_config_of
+
+  # Nothing is trained.
+  assert make(other("optim", "learning_rate", 0.1), tmp_path) == made
   with pytest.raises(TypeError, match="NoneType"):
-    make(other, tmp_path)
+    make(other("head", "rectify", False), tmp_path)
   monkeypatch.setattr(data.Split, "fingerprint", "of other pictures")
   with pytest.raises(TypeError, match="NoneType"):
     make(config_of, tmp_path)

@@ -71,10 +71,12 @@ def test_accumulation_does_not_change_the_losses(config, tmp_path):
   assert_same_losses(tmp_path / "whole", tmp_path / "parts", rtol=1e-5)
 
 
-@pytest.mark.parametrize("step", [1, 3])  # In the midst, and where it evaluates.
+# In the midst, and where it evaluates.
+@pytest.mark.parametrize("step,classifier_rate", [(1, 0.0), (3, 0.0), (1, 0.1)])
 def test_a_stopped_run_continues_to_the_same_numbers(
-  config, tmp_path, monkeypatch, step
+  config, tmp_path, monkeypatch, step, classifier_rate
 ):
+  config.optim.classifier_rate = classifier_rate
   run(config, tmp_path / "whole")
   with monkeypatch.context() as patch:
     _signal_at(patch, step)
