@@ -4,14 +4,13 @@ import numpy as np
 import pytest
 
 from pnjax import models
-from pnjax.models.resnet import TinyResNet
 from pnjax.train import thinning
 
 
 @pytest.mark.parametrize("size", [32, 40])  # Maps of 8 and 10 rows; thinned, 4 and 5.
 @pytest.mark.parametrize("variant,kept", [("v1", 0.25), ("v1.5", 1.0)])
 def test_later_stages_do_not_notice(rng, size, variant, kept):
-  model = TinyResNet(variant=variant)
+  model = models.TinyResNet(variant=variant)
   x = rng.standard_normal((2, size, size, 3)).astype(np.float32)
   variables = model.init(jax.random.key(0), x)
   stages = model.apply(variables, x, method="stages")
