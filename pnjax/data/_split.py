@@ -50,7 +50,10 @@ class Split(Sequence):
   def __getitem__(self, index: int) -> dict[str, bytes | int | str]:
     if not -len(self) <= index < len(self):
       raise IndexError(f"`index` is {index}, but there are {len(self)} pictures.")
-    example = self.source[int(self.indices[index])]
+    try:
+      example = self.source[int(self.indices[index])]
+    except RuntimeError as error:
+      raise _damaged(self.name, self.source.dataset_info.data_dir, error) from error
     return {
       "image": example["image"],
       "label": int(example["label"]),
@@ -95,11 +98,15 @@ def open_split(
     command = f"python -m experiments.prepare {name} --source=DIR"
     command += f" --data_dir={data_dir}" if data_dir else ""
     raise FileNotFoundError(f"{folder} does not exist; prepare it with `{command}`.")
-  builder = tfds.builder_from_directory(folder)
-  metadata = builder.info.metadata
-  indices = _indices(split, metadata["splits"], len(metadata["labels"]))
+  try:
+    builder = tfds.builder_from_directory(folder)
+    metadata = builder.info.metadata
+    splits, stored = metadata["splits"], "+".join(metadata["stored"])
+  except (KeyError, json.JSONDecodeError) as error:
+    raise _damaged(name, folder, error) from error
+  indices = _indices(split, splits, len(metadata["labels"]))
   source = builder.as_data_source(
-    "+".join(metadata["stored"]), decoders={"image": tfds.decode.SkipDecoding()}
+    stored, decoders={"image": tfds.decode.SkipDecoding()}
   )
   return Split(
     name=name,
@@ -110,6 +117,10 @@ def open_split(
     source=source,
     indices=indices,
   )
+
+
+def _damaged(name: str, folder: str | os.PathLike, error: Exception) -> OSError:
+  return OSError(f"{folder} is damaged ({error}). Remove it, and prepare {name} again.")
 
 
 def _indices(split: str, splits: dict[str, list[int]], total: int) -> np.ndarray:

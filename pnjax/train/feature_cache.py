@@ -1,8 +1,9 @@
 """Maps of a frozen backbone, computed once for each picture and kept on disk.
 
 A cache is a folder that belongs to one network, one of its stages and one way to feed
-it pictures. `rows` names the picture of each row by its sha256, `maps` has the rows in
-float16. A row counts once its name is written, after its numbers.
+it pictures. `maps` has a row for each picture, in float16; `rows` has its name, the
+picture's sha256, and a checksum of its numbers, which are checked when they are read. A
+row counts once its name is written, after its numbers.
 """
 
 from collections.abc import Iterable
@@ -15,6 +16,7 @@ import os
 import pathlib
 import shutil
 from typing import Any
+import zlib
 
 import jax
 import numpy as np
@@ -58,19 +60,25 @@ class FeatureCache:
       raise OSError(f"no features can be kept in {root}: {error}.") from error
     self._rows = self._read_rows()
 
-  def _read_rows(self) -> dict[str, int]:
+  def _read_rows(self) -> dict[str, tuple[int, int]]:
+    """Returns the position and the checksum of each row."""
     path, maps = self.folder / "rows", self.folder / "maps"
     if not path.exists():
       return {}
-    # A name that was not written to its end has no line break.
-    names = path.read_text().split("\n")[:-1]
+    try:
+      # A line that was not written to its end has no line break.
+      lines = [line.split(" ") for line in path.read_text().split("\n")[:-1]]
+      rows = {name: (i, int(sum_, 16)) for i, (name, sum_) in enumerate(lines)}
+    except ValueError as error:
+      raise _damaged(self.folder, f"{path} has other lines than expected") from error
     written = maps.stat().st_size if maps.exists() else 0
-    if written < len(names) * self._row_bytes:
-      raise OSError(
-        f"the cache {self.folder} is damaged: {maps} has {written} bytes, expected "
-        f"{len(names) * self._row_bytes} for {len(names)} pictures. Remove the folder."
+    if written < len(rows) * self._row_bytes:
+      raise _damaged(
+        self.folder,
+        f"{maps} has {written} bytes, expected {len(rows) * self._row_bytes} for "
+        f"{len(rows)} pictures",
       )
-    return {name: i for i, name in enumerate(names)}
+    return rows
 
   def missing(self, digests: Iterable[str]) -> list[int]:
     """Returns the positions of pictures whose maps are not there."""
@@ -95,7 +103,9 @@ class FeatureCache:
         open(self.folder / "rows", "a") as rows,
       ):
         maps.truncate(len(self._rows) * self._row_bytes)
-        rows.truncate(sum(len(name) + 1 for name in self._rows))
+        rows.truncate(
+          sum(len(_line(name, checksum)) for name, (_, checksum) in self._rows.items())
+        )
         for digests, values in batches:
           self._append(maps, rows, digests, values)
 
@@ -118,21 +128,22 @@ class FeatureCache:
     if not np.isfinite(values).all():
       raise ValueError("maps are too large for half precision, or not finite.")
     new = [i for i, digest in enumerate(digests) if digest not in self._rows]
+    checksums = {i: zlib.crc32(np.ascontiguousarray(values[i])) for i in new}
     try:
       maps.write(values[new].tobytes())
       maps.flush()
       os.fsync(maps.fileno())
-      rows.write("".join(f"{digests[i]}\n" for i in new))
+      rows.write("".join(_line(digests[i], checksums[i]) for i in new))
       rows.flush()
     except OSError as error:
       raise OSError(f"writing to {self.folder} failed: {error}.") from error
     for i in new:
-      self._rows[digests[i]] = len(self._rows)
+      self._rows[digests[i]] = len(self._rows), checksums[i]
 
   def read(self, digests: Iterable[str]) -> "CachedMaps":
     """Returns the maps of some pictures, which must be there."""
     try:
-      rows = np.array([self._rows[digest] for digest in digests], np.int64)
+      rows = [self._rows[digest] for digest in digests]
     except KeyError as error:
       raise ValueError(
         f"the cache {self.folder} lacks the picture with sha256 {error}."
@@ -140,20 +151,37 @@ class FeatureCache:
     maps = np.memmap(
       self.folder / "maps", _DTYPE, "r", shape=(len(self._rows), *self.shape)
     )
-    return CachedMaps(maps, rows)
+    return CachedMaps(maps, np.array(rows, np.int64).reshape(-1, 2))
 
 
 class CachedMaps(Sequence):
-  """Maps of some pictures, read when they are asked for."""
+  """Maps of some pictures, read and checked when they are asked for."""
 
-  def __init__(self, maps: np.ndarray, rows: np.ndarray):
+  def __init__(self, maps: np.memmap, rows: np.ndarray):
+    """Keeps what is given: all maps; positions and checksums `[n, 2]` of some."""
     self._maps, self._rows = maps, rows
 
   def __len__(self) -> int:
     return len(self._rows)
 
   def __getitem__(self, index: int | slice | np.ndarray) -> np.ndarray:
-    return self._maps[self._rows[index]]
+    rows = self._rows[index]
+    maps = self._maps[rows[..., 0]]
+    for values, checksum in zip(
+      maps.reshape(-1, *self._maps.shape[1:]), np.atleast_1d(rows[..., 1]), strict=True
+    ):
+      if zlib.crc32(values) != checksum:
+        path = pathlib.Path(self._maps.filename)
+        raise _damaged(path.parent, f"{path} has other numbers than were written")
+    return maps
+
+
+def _line(name: str, checksum: int) -> str:
+  return f"{name} {checksum:08x}\n"
+
+
+def _damaged(folder: pathlib.Path, how: str) -> OSError:
+  return OSError(f"the cache {folder} is damaged: {how}. Remove the folder.")
 
 
 def digest(tree: Any) -> str:

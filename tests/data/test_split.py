@@ -83,3 +83,23 @@ def test_fingerprint_knows_pictures_and_order(split, prepared, tmp_path):
 
 def test_workers_may_have_a_copy(split):
   assert pickle.loads(pickle.dumps(split))[3] == split[3]
+
+
+@pytest.mark.parametrize(
+  "pattern, damage",
+  [
+    ("*.array_record*", lambda path: path.unlink()),
+    ("*.array_record*", lambda path: path.write_bytes(path.read_bytes()[:500])),
+    ("metadata.json", lambda path: path.unlink()),
+    ("metadata.json", lambda path: path.write_text("{")),
+  ],
+)
+def test_damage_is_said(tmp_path, pattern, damage):
+  archives.folder(tmp_path / "pictures")
+  folder = data.prepare("folder", tmp_path / "pictures", tmp_path / "data")
+  for path in folder.glob(pattern):
+    damage(path)
+  with pytest.raises(
+    OSError, match=r"is damaged \(.*\). Remove it, and prepare folder"
+  ):
+    data.open_split("folder", "all", tmp_path / "data")[0]

@@ -65,6 +65,28 @@ def test_a_truncated_cache_is_an_error(tmp_path, rng):
     opened(tmp_path)
 
 
+@pytest.mark.parametrize("index", [1, slice(None), np.array([0, 1])])
+def test_a_changed_row_is_an_error(tmp_path, rng, index):
+  cache = opened(tmp_path)
+  cache.write([(["a", "b"], rows(rng, 2))])
+  with open(cache.folder / "maps", "r+b") as file:
+    file.seek(12)
+    file.write(bytes(12))
+  maps = opened(tmp_path).read(["a", "b"])
+  assert np.isfinite(maps[0]).all()
+  with pytest.raises(OSError, match=r"is damaged: .* Remove the folder"):
+    maps[index]
+
+
+@pytest.mark.parametrize("content", [b"\x95\xff\n", b"a\n", b"a z\n"])
+def test_names_that_cannot_be_read_are_an_error(tmp_path, rng, content):
+  cache = opened(tmp_path)
+  cache.write([(["a"], rows(rng, 1))])
+  (cache.folder / "rows").write_bytes(content)
+  with pytest.raises(OSError, match=r"is damaged: .*rows.* Remove the folder"):
+    opened(tmp_path)
+
+
 def test_a_second_writer_is_refused(tmp_path, rng):
   first, second = opened(tmp_path), opened(tmp_path)
 
