@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from collections.abc import Mapping
 import hashlib
+import json
 import os
 import pathlib
 import time
@@ -12,33 +13,39 @@ from pnjax.train import workdir as workdir_lib
 
 
 def answer(
-  path: pathlib.Path,
+  folder: pathlib.Path,
+  name: str,
   question: Mapping[str, Any],
   compute: Callable[[], Mapping[str, Any]],
-  label: str,
 ) -> dict[str, Any]:
-  """Returns a result from its file if it answers the question, or computes it.
+  """Returns a result from its file, or computes it.
 
   Args:
-    path: of the file.
+    folder: of the files. Answers to other questions stay there.
+    name: of the result.
     question: everything that the result depends on, as JSON.
     compute: returns the result.
-    label: what a line about a result that is computed again begins with.
 
   Returns:
     The question, the result, and the `seconds` it took.
   """
+  path = folder / f"{name}-{number(question)}.json"
   if path.exists():
-    kept = workdir_lib.read_json(path)
-    if {name: kept.get(name) for name in question} == question:
-      return kept
-    print(f"{label} is computed again: the config or the pictures changed")
+    return workdir_lib.read_json(path)
+  if any(folder.glob(f"{name}-*.json")):
+    print(f"{name} is computed again: the config or the pictures changed")
   start = time.monotonic()
   computed = {**question, **compute()}
   computed["seconds"] = round(time.monotonic() - start, 1)
-  path.parent.mkdir(exist_ok=True)
+  folder.mkdir(exist_ok=True)
   workdir_lib.write_json(path, computed)
   return computed
+
+
+def number(question: Mapping[str, Any]) -> str:
+  """Returns a number that stands for a question."""
+  text = json.dumps(question, sort_keys=True)
+  return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def digest(path: str | os.PathLike | None) -> str | None:

@@ -172,7 +172,7 @@ def _point(config, name, value, frozen, folds, asked, workdir) -> dict[str, Any]
       "deviation": float(np.std(accuracies, ddof=1)),
     }
 
-  return kept.answer(workdir / "points" / f"{name}-{value}.json", asked, compute, label)
+  return kept.answer(workdir / "points", f"{name}-{value}", asked, compute)
 
 
 def _typed(name: str, value: float) -> float | int:

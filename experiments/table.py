@@ -14,6 +14,7 @@ computed again. Writes `table.md`, `table.json` and `table.png`.
 
 from absl import flags
 from absl import logging
+from ml_collections import config_flags
 
 from experiments import cli
 from experiments import paper
@@ -45,13 +46,15 @@ def main() -> int:
   logging.set_verbosity(logging.WARNING)
   devices.keep_freed_memory()
   try:
+    flag = flags.FLAGS["config"]
     tables.make(
-      variants.of(flags.FLAGS["config"]),
+      variants.of(flag),
       _WORKDIR.value,
       rows=_ROWS.value,
       splits=_SPLITS.value,
       finetune=_FINETUNE.value,
       cache=_CACHE.value,
+      overrides=config_flags.get_override_values(flag),
     )
   except (
     ImportError,

@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from collections.abc import Sequence
 import functools
-import hashlib
-import json
 import os
 import pathlib
 from typing import Any
@@ -41,6 +39,7 @@ def make(
   splits: Sequence[str] | None = None,
   finetune: bool = False,
   cache: str | None = None,
+  overrides: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
   """Computes the rows that are missing, and writes the table.
 
@@ -51,6 +50,7 @@ def make(
     splits: to learn from.
     finetune: whether to train end to end instead of from cached features.
     cache: folder of cached features.
+    overrides: fields of all configs that were set, to be named below the table.
 
   Returns:
     What `table.json` holds.
@@ -96,13 +96,13 @@ def make(
       "weights": weights,
     }
     done[method] = kept.answer(
-      workdir / "rows" / f"{method}.json",
-      asked,
-      functools.partial(compute, config, method, asked),
-      method,
+      workdir / "rows", method, asked, functools.partial(compute, config, method, asked)
     )
     print(_line(method, done[method]), flush=True)
   table = _compare(config, splits, done, how)
+  if overrides:
+    fields = ", ".join(f"{name} = {value}" for name, value in overrides.items())
+    table["protocol"].append(f"Set for all rows: {fields}.")
   workdir_lib.write_json(workdir / "table.json", table)
   workdir_lib.write_text(workdir / "table.md", _markdown(table))
   _draw(table, workdir / "table.png")
@@ -160,14 +160,12 @@ def _trained(splits, folder, cache):
   """Returns a function that computes rows by training as their configs say."""
 
   def compute(config, method, asked):
-    # A run of another question stays where it is.
-    text = json.dumps(asked, sort_keys=True)
-    number = hashlib.sha256(text.encode()).hexdigest()[:8]
     outcomes = []
     for split in splits:
       config = config.copy_and_resolve_references()
       config.dataset.split = split
-      run = folder / f"{method}-{split}-{number}"
+      # A run of another question stays where it is.
+      run = folder / f"{method}-{split}-{kept.number(asked)}"
       result = train.train_and_evaluate(config, run, cache=cache)
       if result is None:
         raise KeyboardInterrupt(f"stopped; the same command continues {run}.")

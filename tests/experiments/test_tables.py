@@ -72,6 +72,30 @@ def test_alexnet_has_no_baseline(config_of, tmp_path):
     make(config_of, tmp_path, rows=["baseline"])
 
 
+def test_rows_of_another_config_stay(config_of, tmp_path, monkeypatch):
+  made = make(config_of, tmp_path, rows=["fop"])
+
+  def raw(method):
+    config = config_of(method)
+    config.head.rectify = False
+    return config
+
+  other = make(raw, tmp_path, rows=["fop"], overrides={"head.rectify": False})
+  assert "Set for all rows: head.rectify = False." in other["protocol"]
+  assert "head.rectify = False" in (tmp_path / "table.md").read_text()
+  monkeypatch.setattr(tables.frozen_lib, "kernel", None)
+  assert make(config_of, tmp_path, rows=["fop"]) == made
+
+
+def test_damaged_features_give_no_row(config_of, tmp_path):
+  make(config_of, tmp_path / "before", rows=["fop"], cache=tmp_path / "cache")
+  (maps,) = (tmp_path / "cache").glob("*/maps")
+  maps.write_bytes(b"\xff" * maps.stat().st_size)
+  with pytest.raises(OSError, match=f"{maps.parent} is damaged"):
+    make(config_of, tmp_path / "after", rows=["fop"], cache=tmp_path / "cache")
+  assert not list((tmp_path / "after/rows").iterdir())
+
+
 def test_unknown_rows(config_of, tmp_path):
   with pytest.raises(ValueError, match="--rows has sopp, expected some of baseline"):
     make(config_of, tmp_path, rows=["sopp"])
@@ -133,7 +157,7 @@ def test_sweep_uses_training_pictures_only(config_of, tmp_path, monkeypatch):
   )
   assert set(seen) == {24}
   (cached,) = (tmp_path / "cache").glob("*/rows")
-  assert len(cached.read_text().split()) == 24
+  assert len(cached.read_text().splitlines()) == 24
   assert [p["value"] for p in made["points"]] == [1.0, 100.0, "suggested"]
   assert made["best"] in [p["used"] for p in made["points"]]
   assert "(suggested)" in (tmp_path / "sweep.md").read_text()
