@@ -2,6 +2,7 @@ import functools
 
 import jax
 import jax.numpy as jnp
+import pytest
 
 from benchmarks import memory
 from pnjax import models
@@ -29,6 +30,7 @@ def test_activations_grow_with_the_batch_and_parameters_do_not():
   assert 50 * small[kept] <= large[kept] <= 100 * small[kept]
 
 
+@pytest.mark.slow
 def test_the_step_that_is_measured_trains():
   shapes = memory.arguments(DENSE, 2, 32)[3:]
   images = jax.random.normal(jax.random.key(0), shapes[0].shape)

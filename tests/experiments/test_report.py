@@ -68,6 +68,7 @@ def test_pictures_that_the_run_never_saw_are_not_shown(workdir, monkeypatch):
   assert "is not at hand any more" in page()
 
 
+@pytest.mark.slow
 def test_several_runs_on_a_page(workdir, tmp_path):
   output = tmp_path / "both.html"
   assert report.main([f"--workdir={workdir}"] * 2 + [f"--output={output}"]) == 0

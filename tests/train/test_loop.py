@@ -64,6 +64,7 @@ def test_devices_do_not_change_the_losses(config, tmp_path):
   assert_same_losses(tmp_path / "one", tmp_path / "two", rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_accumulation_does_not_change_the_losses(config, tmp_path):
   run(config, tmp_path / "whole")
   config.train.accumulate = 3  # Eight examples are padded to nine.
@@ -72,7 +73,14 @@ def test_accumulation_does_not_change_the_losses(config, tmp_path):
 
 
 # In the midst, and where it evaluates.
-@pytest.mark.parametrize("step,classifier_rate", [(1, 0.0), (3, 0.0), (1, 0.1)])
+@pytest.mark.parametrize(
+  "step,classifier_rate",
+  [
+    pytest.param(1, 0.0, marks=pytest.mark.slow),
+    pytest.param(3, 0.0, marks=pytest.mark.slow),
+    (1, 0.1),
+  ],
+)
 def test_a_stopped_run_continues_to_the_same_numbers(
   config, tmp_path, monkeypatch, step, classifier_rate
 ):
@@ -97,6 +105,7 @@ def _signal_at(patch, step):
   patch.setattr(loop.Run, "advance", advance_and_signal)
 
 
+@pytest.mark.slow
 def test_a_run_that_breaks_anywhere_continues_to_the_same_numbers(
   config, tmp_path, monkeypatch
 ):
@@ -264,7 +273,14 @@ def test_frozen_layers_stay(config, tmp_path):
 
 
 @pytest.mark.parametrize(
-  "method", ["baseline", "fop_asinhe", "sop_maxexp", "sop_sc_spec_gamma"]
+  "method",
+  [
+    "sop_sc_spec_gamma",
+    *(
+      pytest.param(method, marks=pytest.mark.slow)
+      for method in ("baseline", "fop_asinhe", "sop_maxexp")
+    ),
+  ],
 )
 def test_methods_run_and_suggest_what_is_left_open(config, tmp_path, method, capsys):
   config.head.eta_prime = None
@@ -285,6 +301,7 @@ def test_methods_run_and_suggest_what_is_left_open(config, tmp_path, method, cap
   assert all(f"{name} = {value:.4g}" in said for name, value in suggested.items())
 
 
+@pytest.mark.slow
 def test_half_precision_and_batch_statistics(config, tmp_path):
   config.backbone.dtype = "bfloat16"
   config.backbone.batch_statistics = True
