@@ -68,15 +68,15 @@ class FeatureCache:
     try:
       # A line that was not written to its end has no line break.
       lines = [line.split(" ") for line in path.read_text().split("\n")[:-1]]
-      rows = {name: (i, int(sum_, 16)) for i, (name, sum_) in enumerate(lines)}
+      rows = {name: (i, int(crc, 16)) for i, (name, crc) in enumerate(lines)}
     except ValueError as error:
       raise _damaged(self.folder, f"{path} has other lines than expected") from error
     written = maps.stat().st_size if maps.exists() else 0
-    if written < len(rows) * self._row_bytes:
+    if written < len(lines) * self._row_bytes:
       raise _damaged(
         self.folder,
-        f"{maps} has {written} bytes, expected {len(rows) * self._row_bytes} for "
-        f"{len(rows)} pictures",
+        f"{maps} has {written} bytes, expected {len(lines) * self._row_bytes} for "
+        f"{len(lines)} pictures",
       )
     return rows
 
