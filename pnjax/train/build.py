@@ -34,14 +34,12 @@ class Backbone:
     model: returns maps.
     variables: its weights, or None where they are to start at random.
     preprocess: from uint8 pictures `[B, H, W, 3]` to what the model takes.
-    input: what `preprocess` does, in words that change with it.
     recipe: name of the recipe of the weights, if there are any.
   """
 
   model: nn.Module
   variables: Mapping | None
   preprocess: Callable[[jax.Array], jax.Array]
-  input: str
   recipe: str | None = None
 
   @functools.cached_property
@@ -76,7 +74,6 @@ def _of_pretrained(config, loaded: pretrained.Pretrained) -> Backbone:
     model=loaded.model.clone(num_classes=None, **_options(config)),
     variables=loaded.variables,
     preprocess=loaded.preprocess,
-    input=repr(loaded.recipe),
     recipe=loaded.name,
   )
 
@@ -87,7 +84,7 @@ def without_weights(config: ml_collections.ConfigDict) -> Backbone:
     raise ValueError(
       f"backbone.name is {config.name!r}, expected one of {', '.join(_BACKBONES)}."
     )
-  return Backbone(_BACKBONES[config.name](**_options(config)), None, _center, "[-1, 1]")
+  return Backbone(_BACKBONES[config.name](**_options(config)), None, _center)
 
 
 def _options(config: ml_collections.ConfigDict) -> dict[str, object]:

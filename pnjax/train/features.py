@@ -9,6 +9,7 @@ import ml_collections
 import numpy as np
 
 from pnjax import data
+from pnjax import pretrained
 from pnjax._cache import cache_folder
 from pnjax.train import build
 from pnjax.train import feature_cache
@@ -58,13 +59,24 @@ def cached_maps(
 
 
 def _identity(config, backbone, stage):
+  """Returns what feature maps depend on, in fields that stay when code is renamed."""
+  recipe = pretrained.RECIPES[backbone.recipe]
+  dataset = config.dataset
   return {
     "weights": backbone.fingerprint,
-    "model": repr(backbone.model),
-    "input": backbone.input,
-    **({} if stage is None else {"stage": stage}),
-    "resize": config.dataset.resize,
-    **inputs.picture_fields(config),
+    "architecture": recipe.architecture,
+    "variant": recipe.variant,
+    "epsilon": recipe.epsilon,
+    "dtype": config.backbone.dtype,
+    "channels": recipe.channels,
+    "divisor": recipe.divisor,
+    "mean": recipe.mean,
+    "std": recipe.std,
+    "stage": stage,
+    "image_size": dataset.image_size,
+    "resize": dataset.resize,
+    "num_crops": dataset.num_crops,
+    "resize_side": dataset.crop_side if dataset.num_crops > 1 else None,
   }
 
 
