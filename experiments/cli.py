@@ -1,4 +1,4 @@
-"""The frame of a command: from its flags to its exit status."""
+"""What all commands share: flags, errors and exit statuses."""
 
 from collections.abc import Callable
 from collections.abc import Iterator
@@ -12,21 +12,21 @@ from absl import flags
 import ml_collections
 from ml_collections import config_flags
 
-# Flags that are defined here belong to the command that asks for them, and to its help.
+# Flags that are defined here belong to the command that calls this module.
 flags.disclaim_key_flags()
 
-# What shells report of a command that Ctrl-C ended; one behind it is not to run.
+# Exit status of a command that Ctrl-C ended, so that `&&` does not go on.
 INTERRUPTED = 130
-# And of one whose output nobody read to the end.
+# Exit status of a command whose output was not read to the end.
 BROKEN_PIPE = 141
 
 
 def define_config() -> flags.FlagHolder[ml_collections.ConfigDict]:
-  """Defines `--config`, a file with a method behind a colon, and `--config.FIELD`."""
+  """Defines `--config`, a file and a method after a colon, and `--config.FIELD`."""
   holder = config_flags.DEFINE_config_file(
     "config",
-    help_string="File of the config and, behind a colon, the method. "
-    "--config.GROUP.FIELD=VALUE changes a field.",
+    help_string="File of the config and, after a colon, the method. "
+    "--config.GROUP.FIELD=VALUE sets a field.",
   )
   flag = flags.FLAGS["config"]
   flag.parser = _ConfigParser(flag.parser)
@@ -38,8 +38,8 @@ def run(main: Callable[[], int], required: Sequence[str] = ()) -> None:
   """Parses the flags, runs a command and ends the process with its exit status.
 
   Args:
-    main: the command; returns its exit status.
-    required: names of flags that must be given.
+    main: The command, which returns its exit status.
+    required: Names of flags that must be given.
   """
   app.run(
     lambda _: _interruptible(main), flags_parser=lambda argv: _parse(argv, required)
@@ -47,12 +47,12 @@ def run(main: Callable[[], int], required: Sequence[str] = ()) -> None:
 
 
 def run_plain(main: Callable[[], int]) -> None:
-  """Runs a command that parses its own arguments, and ends the process likewise."""
+  """Does the same for a command that parses its own arguments."""
   sys.exit(_interruptible(main))
 
 
 def fail(error: Exception | str) -> int:
-  """Says in one line what is wrong; returns the exit status."""
+  """Prints an error in one line, and returns the exit status."""
   print("error:", " ".join(str(error).split()), file=sys.stderr)
   return 1
 
@@ -63,7 +63,7 @@ def _interruptible(main: Callable[[], int]) -> int:
   except KeyboardInterrupt as error:
     fail(str(error) or "interrupted.")
     return INTERRUPTED
-  except BrokenPipeError:  # Of `| head`, say, which has read enough.
+  except BrokenPipeError:  # `| head`, for instance, has read enough.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return BROKEN_PIPE
 
@@ -71,7 +71,7 @@ def _interruptible(main: Callable[[], int]) -> int:
 def _parse(argv: Sequence[str], required: Sequence[str]) -> list[str]:
   try:
     rest = flags.FLAGS(argv)
-  except SystemExit:  # Of --help, for which absl returns 1.
+  except SystemExit:  # --help, for which absl returns 1.
     sys.exit(0)
   except flags.Error as error:
     sys.exit(fail(error))
@@ -84,39 +84,44 @@ def _parse(argv: Sequence[str], required: Sequence[str]) -> list[str]:
 
 
 class _ConfigParser(flags.ArgumentParser):
-  """Says in one line what is wrong with a config."""
+  """Reports in one line what is wrong with a config."""
 
   def __init__(self, parser: flags.ArgumentParser):
     self._parser = parser
 
   def parse(self, path: str) -> ml_collections.ConfigDict:
-    """Returns the config of a file, after a look at the fields to be changed."""
+    """Returns the config of a file, after checking the fields to be set."""
     file = path.split(":")[0]
     if not os.path.isfile(file):
       raise ValueError(f"there is no file {file}.")
+    from pnjax import config as config_lib
+
     try:
       config = self._parser.parse(path)
+    except (AttributeError, KeyError) as error:
+      raise ValueError(_unknown_field(file, error)) from error
     except (TypeError, ValueError) as error:
-      # Its message is a traceback; what the config itself said is behind it.
+      # The message is a traceback; its context is what the file itself raised.
       raise ValueError(str(error.__context__)) from error
-    for field in _changed_fields(sys.argv):
-      _check_field(config, field)
+    for field in _set_fields(sys.argv):
+      config_lib.check_field(config, field)
     return config
 
 
-def _changed_fields(argv: Sequence[str]) -> Iterator[str]:
+def _set_fields(argv: Sequence[str]) -> Iterator[str]:
   for arg in argv:
     if match := re.match(r"--?(?:no)?config\.([^=]+)", arg):
       yield match[1]
 
 
-def _check_field(config: ml_collections.ConfigDict, field: str) -> None:
-  group, path = config, "config"
-  for name in field.split("."):
-    if not isinstance(group, ml_collections.ConfigDict):
-      raise ValueError(f"{path} is a field, but {path}.{name} is to be changed.")
-    if name not in group:
-      raise ValueError(
-        f"{path} has no field {name!r}, expected one of {', '.join(sorted(group))}."
-      )
-    group, path = group[name], f"{path}.{name}"
+def _unknown_field(file: str, error: Exception) -> str:
+  """Returns what to do about a config file that uses a field that does not exist."""
+  from pnjax import config as config_lib
+
+  found = re.search(r"""Key "(\w+)"|'(\w+)'""", str(error))
+  if not found:
+    return f"{file}: {error}"
+  name = found[1] or found[2]
+  new_name = config_lib.new_name(name)
+  advice = f"it is {new_name} now" if new_name else "pnjax/config.py has all fields"
+  return f"{file} uses the field {name!r}, which does not exist: {advice}."

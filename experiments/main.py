@@ -1,9 +1,9 @@
-"""Trains and evaluates a classifier from a config.
+"""Trains and evaluates a network from a config.
 
   python -m experiments.main --config=experiments/configs/demo.py --workdir=runs/demo
 
-The text behind a colon names the method, as in `--config=.../fmd.py:sop_sc_sigme`; any
-field can be changed: `--config.train.num_epochs=5`. A run that was stopped or killed
+The text after a colon names the method, as in `--config=.../fmd.py:sop_sc_sigme`. Any
+field can be set: `--config.train.num_epochs=5`. A run that was stopped or killed
 continues when the same command is given again.
 """
 
@@ -20,42 +20,40 @@ _COORDINATOR = flags.DEFINE_string(
   "With several hosts: address:port of host 0, or auto on a cluster that JAX knows.",
 )
 _NUM_HOSTS = flags.DEFINE_integer("num_hosts", None, "Number of hosts.")
-_HOST = flags.DEFINE_integer("host", None, "Number of this host, from 0.")
+_HOST = flags.DEFINE_integer("host", None, "Index of this host, from 0.")
 
 
 def main() -> int:
   """Runs the command; returns its exit status."""
   # Imported here, so that --help and a mistyped flag are answered at once.
-  from experiments import curves
-  from experiments import variants
-  from experiments import weights
+  from pnjax import pretrained
+  from pnjax import runs
+  from pnjax import runtime
   from pnjax import train
-  from pnjax.train import devices
 
   config, workdir = _CONFIG.value, _WORKDIR.value
   if not flags.FLAGS["verbosity"].present:
     logging.set_verbosity(logging.WARNING)
-  devices.keep_freed_memory()
+  runtime.keep_freed_memory()
   try:
-    devices.connect(_COORDINATOR.value, _NUM_HOSTS.value, _HOST.value)
-    variants.fetch_weights(config)
+    runtime.connect_hosts(_COORDINATOR.value, _NUM_HOSTS.value, _HOST.value)
     result = train.train_and_evaluate(config, workdir)
   except (
     ImportError,
     OSError,
     ValueError,
-    weights.Unavailable,
+    pretrained.UnavailableError,
     train.NonFiniteLossError,
   ) as error:
     logging.debug("Traceback:", exc_info=True)
     return cli.fail(error)
   status = cli.INTERRUPTED if result is None else 0
-  if not devices.Devices().is_first:
+  if not runtime.Devices().is_first:
     return status
   if result is None:
     print(f"stopped; the same command continues. Everything is in {workdir}")
     return status
-  curves.draw(workdir)
+  runs.draw_curves(workdir)
   print(
     f"top-1 {result['top1']:.2%}, mean per class {result['mean_per_class']:.2%} on "
     f"{result['num_examples']} images; everything is in {workdir}"

@@ -1,9 +1,9 @@
-"""Classifies pictures with a trained model.
+"""Classifies images with a trained model.
 
-  python -m experiments.predict --workdir=runs/demo picture.jpg folder_of_pictures
+  python -m experiments.predict --workdir=runs/demo image.jpg folder_of_images
 
-Prints the five most probable classes of each picture; `--json` prints one JSON object
-per picture instead, for programs.
+Prints the five most probable classes of each image; `--json` prints one JSON object per
+image instead, for programs.
 """
 
 import argparse
@@ -25,12 +25,12 @@ def main(argv: Sequence[str] | None = None) -> int:
   # Imported here, so that --help and a mistyped flag are answered at once.
   from absl import logging
 
-  from pnjax.train import restore
+  from pnjax import runs
 
   logging.set_verbosity(logging.ERROR)
   try:
-    paths = list(_pictures(args.pictures))
-    trained = restore.load(args.workdir)
+    paths = list(_find_images(args.images))
+    trained = runs.load(args.workdir)
   except (OSError, ValueError) as error:
     return cli.fail(error)
   status = 0
@@ -49,7 +49,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     description=__doc__,
     formatter_class=argparse.RawDescriptionHelpFormatter,
   )
-  parser.add_argument("pictures", nargs="+", type=pathlib.Path, help="files or folders")
+  parser.add_argument("images", nargs="+", type=pathlib.Path, help="files or folders")
   parser.add_argument("--workdir", required=True, help="folder of the run")
   parser.add_argument("--top", type=int, default=5, help="classes to print (5)")
   parser.add_argument("--json", action="store_true", help="JSON lines for programs")
@@ -59,14 +59,14 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
   return args
 
 
-def _pictures(paths: Sequence[pathlib.Path]) -> Iterator[pathlib.Path]:
+def _find_images(paths: Sequence[pathlib.Path]) -> Iterator[pathlib.Path]:
   from pnjax import data
 
   for path in paths:
     if path.is_dir():
-      inside = data.picture_files(path)
+      inside = data.image_files(path)
       if not inside:
-        raise ValueError(f"{path} has no pictures in it.")
+        raise ValueError(f"{path} has no images in it.")
       yield from inside
     elif path.exists():
       yield path
@@ -75,7 +75,7 @@ def _pictures(paths: Sequence[pathlib.Path]) -> Iterator[pathlib.Path]:
 
 
 def _read(trained, paths):
-  """Returns pictures as the model gets them, and what could not be read."""
+  """Returns transformed images by path, and the errors of those that are broken."""
   from pnjax import data
 
   read, broken = [], []
@@ -90,10 +90,10 @@ def _read(trained, paths):
 def _classify(trained, read) -> Iterator[tuple[pathlib.Path, np.ndarray]]:
   if not read:
     return
-  pictures = np.stack([picture for _, picture in read])
-  # In the one shape that is compiled.
-  missing = ((0, _BATCH - len(pictures)), *[(0, 0)] * (pictures.ndim - 1))
-  probabilities = trained.probabilities(np.pad(pictures, missing))
+  images = np.stack([image for _, image in read])
+  # All batches have the one size that is compiled.
+  missing = ((0, _BATCH - len(images)), *[(0, 0)] * (images.ndim - 1))
+  probabilities = trained.probabilities(np.pad(images, missing))
   for (path, _), row in zip(read, probabilities, strict=False):
     yield path, row
 

@@ -1,14 +1,14 @@
-"""Makes a table of the paper on a dataset, ours beside its own.
+"""Makes a table of the paper on a dataset, with our figures and the paper's.
 
   python -m experiments.table --config=experiments/configs/fmd.py --workdir=runs/table
 
-Every row is a pooling layer on cached features of the frozen backbone, with a ridge
-classifier on the exact kernel of pooled vectors; its regularisation is chosen by
-leaving one out of the training pictures. From more than 10,000 training pictures a
-softmax layer learns instead, as `experiments.main` trains it.
+Every row is a pooling layer on cached features of the frozen backbone, with ridge
+regression on the exact kernel of pooled vectors; its regularisation is chosen by
+leave-one-out on the training images. With more than 10,000 training images, a softmax
+layer is trained instead, as `experiments.main` does.
 
-`--config=.../flower102.py:fop,alexnet` takes the other backbone (the method before the
-comma does not matter); `--finetune` trains end to end. Rows that are done are not
+`--config=.../flower102.py:fop,alexnet` chooses the other backbone (the method before
+the comma does not matter); `--finetune` trains end to end. Rows that are stored are not
 computed again. Writes `table.md`, `table.json` and `table.png`.
 """
 
@@ -17,17 +17,17 @@ from absl import logging
 from ml_collections import config_flags
 
 from experiments import cli
-from experiments import paper
+from experiments.studies import paper
 
 _CONFIG = cli.define_config()
 _WORKDIR = flags.DEFINE_string("workdir", None, "Folder for rows and tables.")
 _ROWS = flags.DEFINE_list(
-  "rows", list(paper.ROWS), f"Methods. Known besides: {', '.join(paper.OTHERS)}."
+  "rows", list(paper.ROWS), f"Methods. Also known: {', '.join(paper.OTHERS)}."
 )
 _SPLITS = flags.DEFINE_list(
   "splits",
   None,
-  "Splits to learn from, each evaluated on its counterpart. By default that of the "
+  "Splits to train on, each evaluated on its counterpart. By default that of the "
   "config; for FMD all of its kind (half_1_train to half_10_train).",
 )
 _CACHE = flags.DEFINE_string("cache", None, "Folder of cached features.")
@@ -37,18 +37,19 @@ _FINETUNE = flags.DEFINE_bool("finetune", False, "Train end to end instead.")
 def main() -> int:
   """Runs the command; returns its exit status."""
   # Imported here, so that --help and a mistyped flag are answered at once.
-  from experiments import tables
-  from experiments import variants
-  from experiments import weights
+  from experiments.studies import comparison
+  from experiments.studies import method_configs
+  from experiments.studies import table_files
+  from pnjax import pretrained
+  from pnjax import runtime
   from pnjax import train
-  from pnjax.train import devices
 
   logging.set_verbosity(logging.WARNING)
-  devices.keep_freed_memory()
+  runtime.keep_freed_memory()
   try:
     flag = flags.FLAGS["config"]
-    tables.make(
-      variants.of(flag),
+    table = comparison.make_table(
+      method_configs.method_configs(flag),
       _WORKDIR.value,
       rows=_ROWS.value,
       splits=_SPLITS.value,
@@ -60,10 +61,12 @@ def main() -> int:
     ImportError,
     OSError,
     ValueError,
-    weights.Unavailable,
+    pretrained.UnavailableError,
     train.NonFiniteLossError,
   ) as error:
     return cli.fail(error)
+  print(f"\n{table_files.markdown(table)}")
+  print(f"written to {_WORKDIR.value}/table.md, .json and .png")
   return 0
 
 

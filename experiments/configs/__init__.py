@@ -1,1 +1,1 @@
-"""Configs of the experiments; `default.py` explains every field."""
+"""Configs of the experiments. `pnjax/config.py` explains every field."""

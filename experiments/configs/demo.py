@@ -3,8 +3,8 @@
   python -m experiments.main --config=experiments/configs/demo.py --workdir=runs/demo
   python -m experiments.main --config=experiments/configs/demo.py:baseline --workdir=...
 
-Top-1 accuracy on 512 test pictures, mean and deviation of `--config.seed` 0, 1 and 2 on
-two CPU cores (jax 0.10.2), chance 12.5%:
+Top-1 accuracy on 512 test images, mean and deviation of `--config.seed` 0, 1 and 2 on
+two CPU cores (jax 0.10.2); chance is 12.5%:
 
   baseline             43.4 ± 1.7
   sop                  77.5 ± 0.7
@@ -12,13 +12,13 @@ two CPU cores (jax 0.10.2), chance 12.5%:
   sop_sc_spec_maxexp   85.7 ± 2.0
 
 The learning rate, the epochs and η' were chosen by a few runs of sop_sc_sigme with seed
-0 on the same test pictures, so its row flatters a little; the gap is far larger.
+0 on the same test images, which flatters its row a little; the gap is far larger.
 """
 
 import ml_collections
 
-from experiments.configs import default
 from experiments.configs import methods
+from pnjax import config as config_lib
 
 _PARAMETERS = {
   "maxexp": {"eta": 20.0},
@@ -29,7 +29,7 @@ _PARAMETERS = {
 
 def get_config(method: str = "sop_sc_sigme") -> ml_collections.ConfigDict:
   """Returns the config of a method."""
-  config = default.get_config()
+  config = config_lib.get_config()
   config.dataset.name = "textures"
   config.dataset.image_size = 64
   config.dataset.num_classes = 8
@@ -42,10 +42,10 @@ def get_config(method: str = "sop_sc_sigme") -> ml_collections.ConfigDict:
   config.train.num_epochs = 12
   config.train.log_every = 5
   methods.apply(config, method)
-  # Unit length would slow down the few epochs there are.
-  config.head.normalize = False
-  # Features that start at random suggest nothing.
-  config.head.alpha = 1.0
-  if config.head.power_norm in _PARAMETERS:
-    config.head.update(_PARAMETERS[config.head.power_norm])
+  # With unit length, these few epochs would not be enough.
+  config.pooling.normalize = False
+  # Random features have nothing to suggest.
+  config.pooling.alpha = 1.0
+  if config.pooling.power_norm in _PARAMETERS:
+    config.pooling.update(_PARAMETERS[config.pooling.power_norm])
   return config

@@ -6,22 +6,22 @@ r"""Flower102 from 12 crops of 224 × 224, as in Table 3 of the paper.
     --config=experiments/configs/flower102.py:sop_sc_sigme,alexnet --workdir=...
 
 The paper reports for ResNet-50 94.06 (baseline), 96.78 (SOP+SC+SigmE), 96.88
-(SOP+SC+Spec. Gamma) and 97.28 (SOP+SC+Spec. MaxExp); for AlexNet, of which the last two
-convolutions learn, 85.40 (FOP) to 91.71 (SOP+SC+SigmE).
+(SOP+SC+Spec. Gamma) and 97.28 (SOP+SC+Spec. MaxExp); for AlexNet, whose last two
+convolutions are trainable, 85.40 (FOP) to 91.71 (SOP+SC+SigmE).
 """
 
 import ml_collections
 
-from experiments.configs import default
 from experiments.configs import methods
+from pnjax import config as config_lib
 
-# Found on five folds of train + validation by `experiments.sweep` (README, Results);
-# what is not here is suggested from features:
-#   flower102.py:sop_sc_sigme,alexnet --param=head.beta
-#   flower102.py:sop_sc_asinhe,alexnet --param=head.beta
-#   flower102.py:sop_sc_spec_maxexp,alexnet --param=head.eta
-# For ResNet-50 flower102.py:sop_sc_sigme --param=head.beta on `train` did not tell 0,
-# 0.3 and 0.6 apart, so that β stays 0.
+# Found by `experiments.sweep` on five folds of train + validation (README, Results);
+# other values are suggested from features:
+#   flower102.py:sop_sc_sigme,alexnet --param=pooling.beta
+#   flower102.py:sop_sc_asinhe,alexnet --param=pooling.beta
+#   flower102.py:sop_sc_spec_maxexp,alexnet --param=pooling.eta
+# For ResNet-50, flower102.py:sop_sc_sigme --param=pooling.beta on `train` did not tell
+# 0, 0.3 and 0.6 apart, so that β stays 0.
 _SWEPT = {
   "alexnet": {
     "sigme": {"beta": 0.6},
@@ -33,15 +33,15 @@ _SWEPT = {
 
 def get_config(method: str = "sop_sc_sigme") -> ml_collections.ConfigDict:
   """Returns the config of a method."""
-  config = default.get_config()
+  config = config_lib.get_config()
   config.dataset.name = "flower102"
   config.dataset.split = "train+validation"
   config.dataset.num_classes = 102
   config.dataset.num_crops = 12
-  config.dataset.crop_side = 384
+  config.dataset.resize_side = 384
   config.backbone.weights = "resnet50"
   config.train.batch_size = 5
   methods.apply(config, method, _SWEPT)
   if config.backbone.name == "alexnet":
-    config.train.freeze = "last_two_convs"
+    config.train.trainable = "last_two_convs"
   return config

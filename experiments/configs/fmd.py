@@ -10,13 +10,13 @@ not say which split it used; `--config.dataset.split` takes `half_1_train` to
 
 import ml_collections
 
-from experiments.configs import default
 from experiments.configs import methods
+from pnjax import config as config_lib
 
-# Found on five folds of half_1_train by `experiments.sweep` (README, Results); what is
-# not here is suggested from features:
-#   fmd.py:sop_sc_sigme --param=head.beta (0 is best) and --param=head.alpha
-#   fmd.py:sop_sc_spec_maxexp --param=head.eta
+# Found by `experiments.sweep` on five folds of half_1_train (README, Results); other
+# values are suggested from features:
+#   fmd.py:sop_sc_sigme --param=pooling.beta (0 is best) and --param=pooling.alpha
+#   fmd.py:sop_sc_spec_maxexp --param=pooling.eta
 _SWEPT = {
   "resnet50": {
     "sigme": {"alpha": 30.0},
@@ -27,7 +27,7 @@ _SWEPT = {
 
 def get_config(method: str = "sop_sc_sigme") -> ml_collections.ConfigDict:
   """Returns the config of a method."""
-  config = default.get_config()
+  config = config_lib.get_config()
   config.dataset.name = "fmd"
   config.dataset.split = "half_1_train"
   config.dataset.num_classes = 10

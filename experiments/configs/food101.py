@@ -8,13 +8,13 @@ The paper reports 81.9 (baseline), 87.5 (SOP+SC+SigmE) and 87.8 (SOP+SC+Spec. Ma
 
 import ml_collections
 
-from experiments.configs import default
 from experiments.configs import methods
+from pnjax import config as config_lib
 
 
 def get_config(method: str = "sop_sc_sigme") -> ml_collections.ConfigDict:
   """Returns the config of a method."""
-  config = default.get_config()
+  config = config_lib.get_config()
   config.dataset.name = "food101"
   config.dataset.num_classes = 101
   config.dataset.image_size = 448

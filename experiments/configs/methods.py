@@ -1,30 +1,31 @@
-"""Methods by their names in the tables of the paper, and what they set in a config.
+"""Methods by their names in the tables of the paper.
 
-`fop`, `sop`: first- and second-order pooling; `sc`: with spatial coordinates; `spec`:
-the Power Normalization acts on eigenvalues. `baseline` is average pooling, the
-network's own way to its classifier; `fop` differs from it by scaling vectors to unit
-length.
+`fop` and `sop` are first- and second-order pooling; `sc` adds spatial coordinates;
+`spec` lets the Power Normalization act on eigenvalues. `baseline` is the network's own
+average pooling; `fop` differs from it by scaling pooled vectors to unit length.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import ml_collections
 
-_POWER_NORMS = ("gamma", "maxexp", "asinhe", "sigme")
+from pnjax import ops
+
 _BACKBONES = ("resnet50", "alexnet")
 _NUM_PIVOTS = 5
-# On pretrained features the classifier learns by SGD, whose rate depends on the length
-# of vectors, but not on how many entries they have. Chosen on training pictures of
-# FMD; six epochs of FOP on Flower102 would take more (README, Fine-tuned).
+# On pretrained features the classifier trains by SGD, whose rate depends on the length
+# of pooled vectors, but not on the number of their entries. Chosen on training images
+# of FMD; six epochs of FOP on Flower102 would need more (README, Fine-tuned).
 _CLASSIFIER_RATE = 2.0
-# The same for vectors that are not scaled to unit length: averages of ResNet-50, of
-# which the squares add up to about 1000.
+# The same for vectors that are not scaled to unit length: averages of ResNet-50, whose
+# squares add up to about 1000.
 _BASELINE_RATE = _CLASSIFIER_RATE / 1000
-# Learned parameters of pooling, which are not pretrained, over the backbone.
+# Rate of learned pooling parameters, which are not pretrained, over the backbone's.
 _HEAD_MULTIPLIER = 10.0
 
 
-def _head(
+def _pooling(
   order: int,
   power_norm: str | None = None,
   *,
@@ -32,7 +33,7 @@ def _head(
   spectral: bool = False,
   normalize: bool = True,
   beta: float = 0.0,
-) -> dict:
+) -> dict[str, Any]:
   return {
     "order": order,
     "power_norm": power_norm,
@@ -43,55 +44,57 @@ def _head(
   }
 
 
-METHODS: dict[str, dict] = {
-  "baseline": _head(1, normalize=False),
-  "fop": _head(1),
-  **{f"fop_{name}": _head(1, name) for name in _POWER_NORMS},
-  "sop": _head(2),
-  "sop_sc": _head(2, coordinates=True),
+METHODS: dict[str, dict[str, Any]] = {
+  "baseline": _pooling(1, normalize=False),
+  "fop": _pooling(1),
+  **{f"fop_{name}": _pooling(1, name) for name in ops.POWER_NORMS},
+  "sop": _pooling(2),
+  "sop_sc": _pooling(2, coordinates=True),
   **{
-    f"sop{sc}{spec}_{name}": _head(2, name, coordinates=bool(sc), spectral=bool(spec))
+    f"sop{sc}{spec}_{name}": _pooling(
+      2, name, coordinates=bool(sc), spectral=bool(spec)
+    )
     for sc in ("", "_sc")
     for spec in ("", "_spec")
-    for name in _POWER_NORMS
+    for name in ops.POWER_NORMS
   },
-  # Of the literature: BCNN, iSQRT-COV (which centers features) and log-Euclidean.
-  "bcnn": _head(2, "signed_sqrt"),
-  "isqrt_cov": _head(2, "newton_schulz_sqrt", beta=1.0),
-  "log_euclidean": _head(2, "matrix_log"),
+  # Baselines: BCNN, iSQRT-COV (which centers features) and log-Euclidean.
+  "bcnn": _pooling(2, "signed_sqrt"),
+  "isqrt_cov": _pooling(2, "newton_schulz_sqrt", beta=1.0),
+  "log_euclidean": _pooling(2, "matrix_log"),
 }
 
 
-# Fields of the head that `experiments.sweep` found, by backbone and by what stands
-# behind `sop_` or `sop_sc_` in the name of a method.
+# Pooling fields that `experiments.sweep` found, by backbone and by the part of a
+# method's name after `sop_` or `sop_sc_`.
 Swept = Mapping[str, Mapping[str, Mapping[str, float]]]
 
 
 def apply(
   config: ml_collections.ConfigDict, text: str, swept: Swept | None = None
 ) -> None:
-  """Sets the head, its learning rates and the backbone as the text behind a colon says.
+  """Sets pooling, backbone and learning rates as the text after a colon says.
 
   Args:
-    config: is changed.
-    text: a name in `METHODS`, and possibly a backbone: `"sop_sc_sigme,alexnet"`.
-    swept: values for the dataset of the config; suggested ones where it has none.
+    config: Config to change.
+    text: A name in `METHODS`, and possibly a backbone: `"sop_sc_sigme,alexnet"`.
+    swept: Values for the dataset of the config; others are suggested from features.
   """
   method, *rest = text.split(",")
   if method not in METHODS:
     raise ValueError(f"the method is {method!r}, expected one of {', '.join(METHODS)}.")
   if rest and (len(rest) > 1 or rest[0] not in _BACKBONES):
     raise ValueError(
-      f"behind the method stands {','.join(rest)!r}, expected one of "
+      f"the method is followed by {','.join(rest)!r}, expected one of "
       f"{', '.join(_BACKBONES)}."
     )
   if rest:
     config.backbone.name = config.backbone.weights = rest[0]
-  config.head.update(METHODS[method])
+  config.pooling.update(METHODS[method])
   if config.backbone.name in _BACKBONES:
     config.optim.head_multiplier = _HEAD_MULTIPLIER
-    normalized = config.head.normalize
+    normalized = config.pooling.normalize
     config.optim.classifier_rate = _CLASSIFIER_RATE if normalized else _BASELINE_RATE
-  if config.head.order == 2:
+  if config.pooling.order == 2:
     kind = method.removeprefix("sop_").removeprefix("sc_")
-    config.head.update((swept or {}).get(config.backbone.name, {}).get(kind, {}))
+    config.pooling.update((swept or {}).get(config.backbone.name, {}).get(kind, {}))

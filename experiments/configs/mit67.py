@@ -12,13 +12,13 @@ place. Without the flags above it starts from ImageNet. The paper reports 84.0
 
 import ml_collections
 
-from experiments.configs import default
 from experiments.configs import methods
+from pnjax import config as config_lib
 
 
 def get_config(method: str = "sop_sc_sigme") -> ml_collections.ConfigDict:
   """Returns the config of a method."""
-  config = default.get_config()
+  config = config_lib.get_config()
   config.dataset.name = "mit67"
   config.dataset.num_classes = 67
   config.dataset.image_size = 336

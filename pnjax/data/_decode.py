@@ -1,8 +1,9 @@
-"""Encoded pictures into the RGB that a person sees."""
+"""Decoding of images to the RGB that a viewer shows."""
 
 import io
 import os
 import pathlib
+import sys
 
 import cv2
 import numpy as np
@@ -11,8 +12,8 @@ from PIL import Image
 from PIL import ImageOps
 from PIL import UnidentifiedImageError
 
-# Beyond this a small file may be made to fill the memory. Pillow warns from here on.
-MAX_PIXELS = Image.MAX_IMAGE_PIXELS
+# A small file may claim more pixels than fit into memory. Pillow warns above this.
+MAX_PIXELS = Image.MAX_IMAGE_PIXELS or sys.maxsize
 
 _SUFFIXES = (
   ".jpg",
@@ -30,53 +31,53 @@ _SUFFIXES = (
 _DEEP_MODES = ("I", "I;16", "I;16B", "I;16L", "I;16N")
 
 
-def decode(picture: bytes | str | os.PathLike) -> np.ndarray:
-  """Returns a picture as uint8 RGB, `[H, W, 3]`, upright and as a person sees it.
+def decode(image: bytes | str | os.PathLike) -> np.ndarray:
+  """Decodes an image to uint8 RGB, `[H, W, 3]`, upright, as a viewer shows it.
 
-  Greyscale, palettes, CMYK and 16 bits become RGB of 8 bits; what is transparent
-  shows white; the first picture of an animation is taken.
+  Greyscale, palette, CMYK and 16-bit images become 8-bit RGB. Transparent pixels blend
+  into white. Of an animation, the first frame is decoded.
 
   Args:
-    picture: its bytes, in any format that Pillow reads, or its path.
+    image: Path of the image, or its contents, in any format that Pillow reads.
 
   Raises:
-    ValueError: if it is broken, cut off, or has more than 89 million pixels.
+    ValueError: if the image is broken, truncated, or has more than 89 million pixels.
   """
-  name = "the picture" if isinstance(picture, bytes) else os.fspath(picture)
-  if not isinstance(picture, bytes):
-    picture = pathlib.Path(picture).read_bytes()
+  name = "the image" if isinstance(image, bytes) else os.fspath(image)
+  content = image if isinstance(image, bytes) else pathlib.Path(image).read_bytes()
   try:
-    with Image.open(io.BytesIO(picture)) as image:
-      _check_size(image)
-      return _as_seen(image)
+    with Image.open(io.BytesIO(content)) as opened:
+      _check_size(opened)
+      return _to_rgb(opened)
   except UnidentifiedImageError as error:
     raise ValueError(
-      f"{name} cannot be decoded: its format is none that Pillow knows."
+      f"{name} cannot be decoded: Pillow does not know its format."
     ) from error
-  except Exception as error:  # Pillow lets nearly anything out of broken files.
+  except Exception as error:  # Broken files make Pillow raise almost anything.
     raise ValueError(f"{name} cannot be decoded: {error}") from error
 
 
-def decode_prepared(picture: bytes) -> np.ndarray:
-  """Returns the same as `decode` for a picture that is known to be whole.
+def decode_prepared(content: bytes) -> np.ndarray:
+  """Decodes an image that is known to be intact, faster than `decode`.
 
-  OpenCV takes a third of Pillow's time for an ordinary JPEG, but shows what there is
-  of one that is cut off without a word, and other colours for CMYK.
+  OpenCV decodes a common JPEG in a third of Pillow's time, but it accepts truncated
+  files silently, and gets the colours of CMYK wrong.
   """
-  with Image.open(io.BytesIO(picture)) as image:
-    ordinary = image.format == "JPEG" and image.mode in ("RGB", "L")
-    if not ordinary or _is_rotated(image):
-      return decode(picture)
-    _check_size(image)
+  with Image.open(io.BytesIO(content)) as opened:
+    is_common = opened.format == "JPEG" and opened.mode in ("RGB", "L")
+    if not is_common or _is_rotated(opened):
+      return decode(content)
+    _check_size(opened)
   flags = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION
-  return cv2.imdecode(np.frombuffer(picture, np.uint8), flags)
+  pixels = cv2.imdecode(np.frombuffer(content, np.uint8), flags)
+  return decode(content) if pixels is None else pixels
 
 
 def _check_size(image: Image.Image) -> None:
   if image.width * image.height > MAX_PIXELS:
     raise ValueError(
       f"it has {image.width} × {image.height} pixels, expected at most {MAX_PIXELS} "
-      "of them; make it smaller."
+      "in total; make it smaller."
     )
 
 
@@ -86,7 +87,7 @@ def _is_rotated(image: Image.Image) -> bool:
   return image.getexif().get(ExifTags.Base.Orientation, 1) != 1
 
 
-def _as_seen(image: Image.Image) -> np.ndarray:
+def _to_rgb(image: Image.Image) -> np.ndarray:
   image = ImageOps.exif_transpose(image)
   if image.mode in _DEEP_MODES:
     grey = np.clip(np.asarray(image, np.int64) // 256, 0, 255).astype(np.uint8)
@@ -97,18 +98,21 @@ def _as_seen(image: Image.Image) -> np.ndarray:
   return np.asarray(image.convert("RGB"))
 
 
-def picture_files(folder: str | os.PathLike) -> list[pathlib.Path]:
-  """Returns the pictures in a folder and below it, sorted, without hidden ones."""
+def image_files(folder: str | os.PathLike) -> list[pathlib.Path]:
+  """Returns the paths of all images in a folder and its subfolders, sorted.
+
+  Hidden files and folders are skipped.
+  """
   folder = pathlib.Path(folder)
   return [
     path
     for path in sorted(folder.rglob("*"))
-    if is_picture(path) and not _is_hidden(path.relative_to(folder))
+    if is_image(path) and not _is_hidden(path.relative_to(folder))
   ]
 
 
-def is_picture(path: pathlib.Path) -> bool:
-  """Returns whether a file is a picture by its name, and not hidden."""
+def is_image(path: pathlib.Path) -> bool:
+  """Returns whether a file is an image, judging by its name, and not hidden."""
   return path.suffix.lower() in _SUFFIXES and not _is_hidden(pathlib.Path(path.name))
 
 

@@ -1,18 +1,20 @@
-"""Prepared pictures into batches."""
+"""Batches of prepared images."""
 
 from collections.abc import Callable
 from collections.abc import Iterable
 import math
 import os
+from typing import Any
 
 import grain
+import ml_collections
 import numpy as np
 
 from pnjax.data import _transforms
 from pnjax.data._decode import decode_prepared
 from pnjax.data._split import Split
 
-_AUGMENTS = ("crop", "resize", "none")
+_AUGMENTS = ("crop", "flip", "none")
 _RESIZES = {"squash": _transforms.squash, "center": _transforms.center}
 
 
@@ -24,38 +26,38 @@ def train_batches(
   seed: int,
   augment: str = "crop",
   num_crops: int = 1,
-  crop_side: int = 256,
+  resize_side: int = 256,
   shard_index: int = 0,
   shard_count: int = 1,
   num_threads: int | None = None,
 ) -> grain.IterDataset:
-  """Returns endless batches of a split, shuffled anew in each epoch.
+  """Returns endless batches of a split, shuffled in each epoch.
 
-  Batch k depends on `seed` and k alone: not on threads, nor on where one started.
-  The shards' parts of a batch are together the same pictures for any number of
-  shards. The iterator's state is a position, so that it resumes at once.
+  Batch k depends on `seed` and k only, not on the number of threads or where the
+  iterator started. Together, the shards of a batch hold the same images for any number
+  of shards. The state of the iterator is a position, so it resumes instantly.
 
   Args:
-    split: the pictures.
-    batch_size: of all shards together.
-    image_size: side S of the pictures in a batch.
-    seed: of the order and of the augmentation.
-    augment: `"crop"` resizes a random part of the picture, `"resize"` all of it, and
-      both mirror every other picture; `"none"` resizes only, as `eval_batches` does.
-      Twelve crops are always the same.
-    num_crops: 1, or 12: four corners, the centre and all of the picture, and then
-      their mirror images.
-    crop_side: shorter side of the picture that five of the crops are cut from.
-    shard_index: which part of each batch to yield, usually `jax.process_index()`.
-    shard_count: number of parts, usually `jax.process_count()`.
-    num_threads: that decode; as many as there are cores if None.
+    split: Images to read.
+    batch_size: Number of images in a batch, summed over all shards.
+    image_size: Side S of the images in a batch, in pixels.
+    seed: Seed of the order and of the augmentation.
+    augment: `"crop"` resizes a random part of the image, `"flip"` the whole image, and
+      both mirror every other image; `"none"` only resizes, as `eval_batches` does.
+      Twelve crops are never augmented.
+    num_crops: 1, or 12: four corners, the centre and the whole image, then their
+      mirror images.
+    resize_side: Shorter side of the image that the 12 crops are cut from.
+    shard_index: Index of the shard to return, usually `jax.process_index()`.
+    shard_count: Number of shards, usually `jax.process_count()`.
+    num_threads: Number of decoding threads; the number of cores if None.
 
   Returns:
     Batches of b = `batch_size // shard_count`: `image`, uint8 `[b, S, S, 3]` (or
     `[b, 12, S, S, 3]`), and `label`, int32 `[b]`.
   """
-  _check_choice("augment", augment, _AUGMENTS)
-  transform = eval_transform(image_size, "squash", num_crops, crop_side)
+  _check_augment(augment)
+  transform = eval_transform(image_size, "squash", num_crops, resize_side)
 
   def load(index, rng):
     example = split[index]
@@ -81,34 +83,34 @@ def eval_batches(
   image_size: int,
   resize: str = "squash",
   num_crops: int = 1,
-  crop_side: int = 256,
+  resize_side: int = 256,
   shard_index: int = 0,
   shard_count: int = 1,
   num_threads: int | None = None,
 ) -> grain.IterDataset:
-  """Returns all pictures of a split once, in order.
+  """Returns batches with each image of a split once, in order.
 
-  All batches have one shape, and all shards equally many; what is missing at the end
-  is black pictures whose `mask` is False.
+  All batches have the same shape, and all shards the same number of batches: black
+  images whose `mask` is False fill up the last ones.
 
   Args:
-    split: the pictures.
-    batch_size: of all shards together.
-    image_size: side S of the pictures in a batch.
-    resize: `"squash"` resizes to S × S whatever the aspect, `"center"` resizes the
-      shorter side to S and cuts the centre out.
-    num_crops: 1, or 12, see `train_batches`.
-    crop_side: see `train_batches`.
-    shard_index: which part of each batch to yield, usually `jax.process_index()`.
-    shard_count: number of parts, usually `jax.process_count()`.
-    num_threads: that decode; as many as there are cores if None.
+    split: Images to read.
+    batch_size: Number of images in a batch, summed over all shards.
+    image_size: Side S of the images in a batch, in pixels.
+    resize: `"squash"` resizes to S × S, ignoring the aspect ratio; `"center"` resizes
+      the shorter side to S and crops the centre.
+    num_crops: 1 or 12; see `train_batches`.
+    resize_side: Shorter side of the image that the 12 crops are cut from.
+    shard_index: Index of the shard to return, usually `jax.process_index()`.
+    shard_count: Number of shards, usually `jax.process_count()`.
+    num_threads: Number of decoding threads; the number of cores if None.
 
   Returns:
     Batches of b = `batch_size // shard_count`: `image` and `label` as in
     `train_batches`, `mask`, bool `[b]`, and `index`, int32 `[b]`: the position in
-    the split, or -1.
+    the split, or -1 where the mask is False.
   """
-  transform = eval_transform(image_size, resize, num_crops, crop_side)
+  transform = eval_transform(image_size, resize, num_crops, resize_side)
   crops = () if num_crops == 1 else (num_crops,)
   shape = (*crops, image_size, image_size, 3)
 
@@ -118,25 +120,31 @@ def eval_batches(
     return {"image": image, "label": np.int32(example["label"])}
 
   blank = {"image": np.zeros(shape, np.uint8), "label": np.int32(0)}
-  pictures = padded(len(split), batch_size, load, blank)
-  return batch(pictures, batch_size, shard_index, shard_count, num_threads)
+  examples = padded(len(split), batch_size, load, blank)
+  return batch(examples, batch_size, shard_index, shard_count, num_threads)
 
 
 def shuffled(count: int, seed: int) -> grain.MapDataset:
-  """Returns the numbers below `count`, shuffled anew in each of endless epochs."""
+  """Returns the integers below `count`, shuffled in each of endless epochs."""
   return grain.MapDataset.range(count).seed(seed).shuffle().repeat()
 
 
 def padded(
   count: int,
   batch_size: int,
-  load: Callable[[int], dict[str, np.ndarray]],
-  blank: dict[str, np.ndarray],
+  load: Callable[[int], dict[str, Any]],
+  blank: dict[str, Any],
 ) -> grain.MapDataset:
-  """Returns what `load` makes of the numbers below `count`, and whole batches of it.
+  """Returns `count` examples, padded to full batches.
 
-  Each has a `mask`, False for the blanks that fill the last batch, and an `index`, -1
-  for those.
+  Args:
+    count: Number of examples.
+    batch_size: Number of examples in a batch.
+    load: Function from an index below `count` to an example.
+    blank: Example to pad with.
+
+  Returns:
+    Examples with a `mask`, False for padding, and an `index`, -1 for padding.
   """
 
   def load_or_blank(index):
@@ -152,15 +160,15 @@ def padded(
 
 
 def eval_transform(
-  image_size: int, resize: str = "squash", num_crops: int = 1, crop_side: int = 256
+  image_size: int, resize: str = "squash", num_crops: int = 1, resize_side: int = 256
 ) -> Callable[[np.ndarray], np.ndarray]:
-  """Returns the function from a picture to what `eval_batches` has of it.
+  """Returns the function that `eval_batches` applies to a decoded image.
 
   Args:
-    image_size: see `eval_batches`, as for the others.
-    resize: `"squash"` or `"center"`.
-    num_crops: 1 or 12.
-    crop_side: shorter side of the picture that crops are cut from.
+    image_size: Side of the result, in pixels.
+    resize: `"squash"` or `"center"`; see `eval_batches`.
+    num_crops: 1 or 12; see `train_batches`.
+    resize_side: Shorter side of the image that the 12 crops are cut from.
   """
   if image_size < 1:
     raise ValueError(f"`image_size` is {image_size}, expected 1 or more.")
@@ -168,21 +176,29 @@ def eval_transform(
   _check_choice("resize", resize, _RESIZES)
   if num_crops == 1:
     return lambda image: _RESIZES[resize](image, image_size)
-  if crop_side < image_size:
+  if resize_side < image_size:
     raise ValueError(
-      f"`crop_side` is {crop_side}, expected at least `image_size`, {image_size}."
+      f"`resize_side` is {resize_side}, expected at least `image_size`, {image_size}."
     )
-  return lambda image: _transforms.twelve_crops(image, image_size, crop_side)
+  return lambda image: _transforms.twelve_crops(image, image_size, resize_side)
 
 
 def batch(
-  pictures: grain.MapDataset,
+  examples: grain.MapDataset,
   batch_size: int,
   shard_index: int = 0,
   shard_count: int = 1,
   num_threads: int | None = None,
 ) -> grain.IterDataset:
-  """Returns this shard's part of each batch, read ahead by some threads."""
+  """Returns one shard of each batch of examples, prefetched by threads.
+
+  Args:
+    examples: Dataset of all examples, in order.
+    batch_size: Number of examples in a batch, summed over all shards.
+    shard_index: Index of the shard to return.
+    shard_count: Number of shards.
+    num_threads: Number of threads; the number of cores if None.
+  """
   if batch_size % shard_count:
     raise ValueError(
       f"`batch_size` is {batch_size}, expected a multiple of `shard_count`, "
@@ -192,16 +208,32 @@ def batch(
     raise ValueError(
       f"`shard_index` is {shard_index}, expected from 0 to {shard_count - 1}."
     )
-  if len(pictures) == 0:
-    raise ValueError("the split has no pictures, expected some.")
-  num_threads = os.cpu_count() if num_threads is None else num_threads
+  if len(examples) == 0:
+    raise ValueError("the split has no images, expected some.")
+  if num_threads is None:
+    num_threads = os.cpu_count() or 1
   size = batch_size // shard_count
-  # While one batch is used, the next is made.
+  # Loads the next batch while one is in use.
   options = grain.ReadOptions(num_threads, max(2 * size, num_threads))
-  return pictures[shard_index::shard_count].to_iter_dataset(options).batch(size)
+  return examples[shard_index::shard_count].to_iter_dataset(options).batch(size)
+
+
+def _check_augment(augment: str) -> None:
+  if augment == "resize":
+    raise ValueError("`augment` is 'resize', expected 'flip', its new name.")
+  _check_choice("augment", augment, _AUGMENTS)
 
 
 def _check_choice(name: str, value: object, choices: Iterable[object]) -> None:
   if value not in choices:
     expected = ", ".join(map(repr, choices))
     raise ValueError(f"`{name}` is {value!r}, expected one of {expected}.")
+
+
+def image_options(config: ml_collections.ConfigDict) -> dict[str, int]:
+  """Returns the arguments of `train_batches` and `eval_batches` that size images.
+
+  Args:
+    config: The group `dataset` of a run config.
+  """
+  return {name: config[name] for name in ("image_size", "num_crops", "resize_side")}

@@ -1,7 +1,9 @@
-"""Preparation: the pictures of an archive into files that TFDS reads."""
+"""Preparation of archives as datasets that TFDS reads."""
 
+from collections.abc import Callable
 from collections.abc import Container
 from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence
 from concurrent import futures
 import contextlib
@@ -13,16 +15,27 @@ import logging
 import os
 import pathlib
 import tempfile
-import typing
+from typing import Any
+from typing import ClassVar
 
 import tensorflow_datasets as tfds
 import tqdm
 
-from pnjax.data import _archives
+from pnjax.data import _class_folders
+from pnjax.data import _layouts
 from pnjax.data import _textures
+from pnjax.data._archive import Archive
+from pnjax.data._archive import ArchiveImage
 from pnjax.data._decode import decode
 
-DATASETS = ("flower102", "mit67", "fmd", "food101", "folder", "textures")
+_READERS: dict[str, Callable[..., Archive]] = {
+  "flower102": _layouts.read_flower102,
+  "mit67": _layouts.read_mit67,
+  "fmd": _layouts.read_fmd,
+  "food101": _layouts.read_food101,
+  "folder": _class_folders.read_folder,
+}
+DATASETS = (*_READERS, "textures")
 
 _VERSION = "1.0.0"
 _VERSIONS = dict.fromkeys(DATASETS, _VERSION) | {"textures": _textures.VERSION}
@@ -38,82 +51,82 @@ def prepare(
   overwrite: bool = False,
   progress: bool = False,
 ) -> pathlib.Path:
-  """Writes the pictures of an archive, once each, where `open_split` finds them.
+  """Writes the images of an archive, each once, to where `open_split` finds them.
 
-  Pictures are stored as they are, after each of them was decoded. The dataset is
-  there as a whole or not at all. Nothing is done if it is there already and the
-  pictures, their classes and the splits are the same.
+  Each image is decoded as a check, and stored unchanged. The dataset is written
+  completely or not at all. It is not written again if images, classes and splits are
+  the same.
 
   Args:
-    name: one of `DATASETS`.
-    source: folder that the official archive unpacks to, or for `folder` that of your
-      pictures; None for `textures`.
+    name: One of `DATASETS`.
+    source: Folder that the official archive unpacks to, or folder of your images for
+      `folder`; None for `textures`.
     data_dir: TFDS's folder of datasets; `$TFDS_DATA_DIR` or `~/tensorflow_datasets`
       if None.
-    splits: for `fmd`, folder of lists to take as its folds: `train_1.txt`,
-      `test_1.txt` to `test_10.txt` with lines `class/file`.
-    overwrite: whether to replace what was prepared from other pictures or splits.
-    progress: whether to show progress bars.
+    splits: Folder of lists `train_1.txt`, `test_1.txt` to `test_10.txt`, with lines
+      `class/file`, to use as the folds of `fmd`.
+    overwrite: Whether to replace a dataset of other images or splits.
+    progress: Whether to show progress bars.
 
   Returns:
     The folder of the prepared dataset.
 
   Raises:
-    ValueError: if pictures are broken; the message names all of them.
-    FileExistsError: if the dataset was prepared from something else.
+    ValueError: if images are broken; the message lists them all.
+    FileExistsError: if the dataset exists, with other images or splits.
   """
   archive = _read_archive(name, source, splits)
   folder = prepared_folder(name, data_dir)
   before = tfds.builder_from_directory(folder).info.metadata if folder.exists() else {}
   digests = _digests(archive, before.get("digests", ()), progress)
   metadata = _metadata(archive, digests)
-  if before == metadata:
-    _LOGGER.info("%s is prepared already, from the same pictures.", name)
+  if _contents(before) == _contents(metadata):
+    _LOGGER.info("%s is already prepared from the same images.", name)
     return folder
   if before and not overwrite:
     raise FileExistsError(
-      f"{folder} was prepared from other pictures or splits ({len(before['digests'])} "
-      f"pictures there, {len(digests)} in {source}). Prepare with overwrite=True "
-      "(--overwrite) to replace it, or choose another data_dir (--data_dir=DIR)."
+      f"{folder} was prepared from other images or splits ({len(before['digests'])} "
+      f"images there, {len(digests)} in {source}); replace it with overwrite=True "
+      "(--overwrite), or choose another data_dir (--data_dir=DIR)."
     )
   _write(name, archive, metadata, folder, progress)
   return folder
 
 
 def prepared_folder(name: str, data_dir: str | os.PathLike | None) -> pathlib.Path:
-  """Returns where a dataset is once it is prepared."""
+  """Returns the folder of a dataset, prepared or not."""
   root = pathlib.Path(data_dir or tfds.core.constants.DATA_DIR).expanduser()
   return root / Builder.name / name / _VERSIONS[name]
 
 
 def check_name(name: str) -> None:
-  """Raises an error if there is no dataset of this name."""
+  """Raises an error if no dataset has this name."""
   if name not in DATASETS:
     raise ValueError(f"`name` is {name!r}, expected one of {', '.join(DATASETS)}.")
 
 
 class Builder(tfds.core.GeneratorBasedBuilder):
-  """Writes an archive in the order in which it lists its pictures.
+  """Writes the images of an archive in their order.
 
-  Every dataset is a configuration of this builder. Labels, digests and splits are in
-  its metadata, so that they are known without reading pictures.
+  Each dataset is a config of this builder. Labels, digests and splits are stored as
+  metadata, so that they can be read without the images.
   """
 
   name = "pnjax"
   VERSION = tfds.core.Version(_VERSION)
-  BUILDER_CONFIGS: typing.ClassVar = [
+  BUILDER_CONFIGS: ClassVar = [
     tfds.core.BuilderConfig(name=name, version=version)
     for name, version in _VERSIONS.items()
   ]
-  # Keeps TFDS from a search for checksums of downloads, of which there are none; it
-  # would import a module that it does not depend on.
+  # Keeps TFDS from looking for checksums of downloads, for which it would import a
+  # module that is not one of its dependencies.
   code_path = None
 
   def __init__(
     self,
     *,
-    archive: _archives.Archive,
-    metadata: dict,
+    archive: Archive,
+    metadata: dict[str, Any],
     progress: bool,
     **kwargs,
   ):
@@ -139,66 +152,65 @@ class Builder(tfds.core.GeneratorBasedBuilder):
     stored = self._archive.stored
     return {split: self._generate_examples(stored[split]) for split in stored}
 
-  def _generate_examples(self, pictures: Sequence[_archives.Picture]) -> Iterator:
-    bar = functools.partial(tqdm.tqdm, desc="writing", disable=self._no_bar)
-    for i, picture in enumerate(bar(pictures, unit=" pictures")):
-      example = {"image": picture.read(), "label": picture.label, "file": picture.file}
-      yield i, example
+  def _generate_examples(self, images: Sequence[ArchiveImage]) -> Iterator:
+    bar = tqdm.tqdm(images, desc="writing", unit=" images", disable=self._no_bar)
+    for i, image in enumerate(bar):
+      yield i, {"image": image.read(), "label": image.label, "file": image.file}
 
 
 def _read_archive(
   name: str, source: str | os.PathLike | None, splits: str | os.PathLike | None
-) -> _archives.Archive:
+) -> Archive:
   check_name(name)
   if splits is not None and name != "fmd":
     raise ValueError(f"`splits` is {splits}, expected None: only fmd takes lists.")
   if name == "textures":
     if source is not None:
-      raise ValueError(f"`source` is {source}, expected None: textures are made.")
+      raise ValueError(f"`source` is {source}, expected None: textures are synthetic.")
     return _textures.archive()
   if source is None or not os.path.isdir(source):
-    raise FileNotFoundError(
-      f"`source` is {source}, expected a folder: for {name} the one "
-      + ("of your pictures." if name == "folder" else "its archive unpacks to.")
-    )
+    contents = "of your images" if name == "folder" else f"that {name} unpacks to"
+    raise FileNotFoundError(f"`source` is {source}, expected the folder {contents}.")
   arguments = {"splits": pathlib.Path(splits)} if splits is not None else {}
-  return getattr(_archives, name)(pathlib.Path(source), **arguments)
+  return _READERS[name](pathlib.Path(source), **arguments)
 
 
-def _digests(
-  archive: _archives.Archive, known: Sequence[str], progress: bool
-) -> list[str]:
-  """Returns the sha256 of every picture, after it was found to be whole."""
-  pictures = [p for stored in archive.stored.values() for p in stored]
+def _digests(archive: Archive, known: Sequence[str], progress: bool) -> list[str]:
+  """Returns the sha256 of each image, after checking that none is broken.
+
+  Args:
+    archive: Images to read.
+    known: Digests of images that were checked before.
+    progress: Whether to show a progress bar.
+  """
+  images = archive.images
   inspect = functools.partial(_inspect, known=frozenset(known))
   with futures.ThreadPoolExecutor(os.cpu_count()) as executor:
     results = tqdm.tqdm(
-      executor.map(inspect, pictures),
+      executor.map(inspect, images),
       desc="checking",
-      total=len(pictures),
-      unit=" pictures",
-      disable=None if progress else True,  # None: shown in terminals only.
+      total=len(images),
+      unit=" images",
+      disable=None if progress else True,  # None shows it in terminals only.
     )
     digests, errors = zip(*results, strict=True)
   broken = [
-    f"{picture.path}: {error}"
-    for picture, error in zip(pictures, errors, strict=True)
-    if error
+    f"{image}: {error}" for image, error in zip(images, errors, strict=True) if error
   ]
   if broken:
     raise ValueError(
-      f"{len(broken)} of {len(pictures)} pictures are broken; get them again, or take "
-      "them out if no list names them. Nothing was prepared.\n" + "\n".join(broken)
+      f"{len(broken)} of {len(images)} images are broken; get them again, or remove "
+      "those that no list names. Nothing was prepared.\n" + "\n".join(broken)
     )
   return list(digests)
 
 
 def _inspect(
-  picture: _archives.Picture, known: Container[str]
+  image: ArchiveImage, known: Container[str]
 ) -> tuple[str, Exception | None]:
-  """Returns the sha256 of a picture, and what is wrong with it."""
+  """Returns the sha256 of an image, and the error if it is broken."""
   try:
-    content = picture.read()
+    content = image.read()
     digest = hashlib.sha256(content).hexdigest()
     if digest not in known:
       decode(content)
@@ -207,31 +219,36 @@ def _inspect(
   return digest, None
 
 
-def _metadata(archive: _archives.Archive, digests: Sequence[str]) -> dict:
-  """Describes an archive, in JSON's types."""
+def _metadata(archive: Archive, digests: Sequence[str]) -> dict[str, Any]:
+  """Returns a description of an archive that JSON can represent."""
   ranges, start = {}, 0
-  for split, pictures in archive.stored.items():
-    ranges[split] = list(range(start, start + len(pictures)))
-    start += len(pictures)
-  pictures = [p for stored in archive.stored.values() for p in stored]
-  files = json.dumps([archive.class_names, [p.file for p in pictures]])
+  for split, group in archive.stored.items():
+    ranges[split] = list(range(start, start + len(group)))
+    start += len(group)
+  images = archive.images
+  files = json.dumps([archive.class_names, [image.file for image in images]])
   return {
     "stored": list(archive.stored),
     "splits": dict(archive.lists) or ranges,
-    "labels": [p.label for p in pictures],
+    "labels": [image.label for image in images],
     "digests": list(digests),
     "names": hashlib.sha256(files.encode()).hexdigest(),
   }
 
 
+def _contents(metadata: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns metadata without group names, which differ in earlier versions."""
+  return {key: value for key, value in metadata.items() if key != "stored"}
+
+
 def _write(
   name: str,
-  archive: _archives.Archive,
-  metadata: dict,
+  archive: Archive,
+  metadata: dict[str, Any],
   folder: pathlib.Path,
   progress: bool,
 ) -> None:
-  """Writes a dataset beside its place, then moves it there."""
+  """Writes a dataset to a temporary folder, then moves it into place."""
   root = folder.parents[2]
   root.mkdir(parents=True, exist_ok=True)
   folder.parent.mkdir(parents=True, exist_ok=True)
@@ -250,14 +267,14 @@ def _write(
     try:
       pathlib.Path(builder.data_path).rename(folder)
     except OSError:
-      # Another process may have prepared the same in the meantime.
+      # Another process may have prepared the dataset in the meantime.
       if not folder.exists():
         raise
 
 
 @contextlib.contextmanager
 def _quiet_tfds() -> Iterator[None]:
-  """Silences TFDS, which speaks of downloads where there are none."""
+  """Silences TFDS, which reports downloads although there are none."""
   tfds.disable_progress_bar()
   try:
     with contextlib.redirect_stdout(io.StringIO()):

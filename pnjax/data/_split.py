@@ -1,4 +1,4 @@
-"""Splits of prepared datasets, as sequences of encoded pictures."""
+"""Splits of prepared datasets, as sequences of encoded images."""
 
 from collections.abc import Sequence
 import dataclasses
@@ -6,7 +6,10 @@ import functools
 import hashlib
 import json
 import os
+import re
+from typing import Any
 
+import ml_collections
 import numpy as np
 import tensorflow_datasets as tfds
 
@@ -15,19 +18,19 @@ from pnjax.data import _prepare
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Split(Sequence):
-  """Some pictures of a dataset, in an order.
+  """A sequence of images of a dataset.
 
-  An item is a dict of `image`, the encoded picture (`decode` takes it), `label` and
-  `file`, its path in the archive.
+  An item is a dict of `image`, the encoded image (see `decode`), `label`, and `file`,
+  the path in the archive.
 
   Attributes:
-    name: of the dataset.
-    split: as it was asked for.
-    class_names: in the order of the labels.
-    labels: of all pictures, int32.
-    digests: sha256 of all pictures.
-    source: all pictures of the dataset.
-    indices: of this split's pictures in `source`.
+    name: Name of the dataset.
+    split: Name of the split, as given to `open_split`.
+    class_names: Names of the classes, in the order of the labels.
+    labels: Label of each image, int32.
+    digests: sha256 of each image.
+    source: TFDS data source with all images of the dataset.
+    indices: Position of each image in `source`.
   """
 
   name: str
@@ -35,21 +38,22 @@ class Split(Sequence):
   class_names: tuple[str, ...]
   labels: np.ndarray
   digests: np.ndarray
-  source: Sequence
+  source: Any
   indices: np.ndarray
 
   def __repr__(self) -> str:
     return (
-      f"Split({self.name!r}, {self.split!r}: {len(self)} pictures, "
+      f"Split({self.name!r}, {self.split!r}: {len(self)} images, "
       f"{len(self.class_names)} classes)"
     )
 
   def __len__(self) -> int:
     return len(self.indices)
 
-  def __getitem__(self, index: int) -> dict[str, bytes | int | str]:
+  # Slices are not supported; see `subset`.
+  def __getitem__(self, index: int) -> dict[str, Any]:  # type: ignore[override]
     if not -len(self) <= index < len(self):
-      raise IndexError(f"`index` is {index}, but there are {len(self)} pictures.")
+      raise IndexError(f"`index` is {index}, but there are {len(self)} images.")
     try:
       example = self.source[int(self.indices[index])]
     except RuntimeError as error:
@@ -62,13 +66,13 @@ class Split(Sequence):
 
   @functools.cached_property
   def fingerprint(self) -> str:
-    """Changes with the pictures, their order, their labels and the class names."""
+    """Digest of the images, their order, their labels, and the class names."""
     description = [self.class_names, self.labels.tolist(), self.digests.tolist()]
     return hashlib.sha256(json.dumps(description).encode()).hexdigest()
 
   def subset(self, indices: Sequence[int] | np.ndarray) -> "Split":
-    """Returns the pictures at these positions, in this order."""
-    # Of none at all NumPy would make floats.
+    """Returns the images at the given positions, in the given order."""
+    # NumPy turns an empty list into floats.
     indices = np.asarray(indices, None if len(indices) else np.int64)
     return dataclasses.replace(
       self,
@@ -84,11 +88,12 @@ def open_split(
   """Opens a split of a prepared dataset.
 
   Args:
-    name: one of `DATASETS`. `textures` is prepared here if it was not before.
-    split: name of a split, or what TFDS makes of names: `"train+validation"`,
-      `"train[:80%]"`. `"all"` is every picture once. The order is that of the
-      archive's lists, mostly class by class, so that a slice may miss classes.
-    data_dir: as in `prepare`.
+    name: One of `DATASETS`. `textures` is prepared if needed.
+    split: Name of a split, or an expression in TFDS's syntax, such as
+      `"train+validation"` or `"train[:80%]"`. `"all"` is each image once. Images are
+      in the order of the archive's lists, mostly class by class, so a slice may lack
+      classes.
+    data_dir: TFDS's folder of datasets; see `prepare`.
   """
   _prepare.check_name(name)
   folder = _prepare.prepared_folder(name, data_dir)
@@ -120,7 +125,7 @@ def open_split(
 
 
 def _damaged(name: str, folder: str | os.PathLike, error: Exception) -> OSError:
-  return OSError(f"{folder} is damaged ({error}). Remove it, and prepare {name} again.")
+  return OSError(f"{folder} is damaged ({error}); delete it and prepare {name} again.")
 
 
 def _indices(split: str, splits: dict[str, list[int]], total: int) -> np.ndarray:
@@ -139,3 +144,53 @@ def _indices(split: str, splits: dict[str, list[int]], total: int) -> np.ndarray
     ) from error
   parts = [splits[i.splitname][i.from_ : i.to] for i in instructions]
   return np.concatenate([np.asarray(part, np.int64) for part in parts])
+
+
+def open_splits(config: ml_collections.ConfigDict) -> tuple[Split, Split]:
+  """Opens the splits to train on and to evaluate on.
+
+  Args:
+    config: The group `dataset` of a run config.
+  """
+  train = open_split(config.name, config.split, config.data_dir)
+  test = _open_test_split(config)
+  num_shared = np.intersect1d(train.indices, test.indices).size
+  if num_shared:
+    raise ValueError(
+      f"{num_shared} images of {train.split} are also in {test.split}, which is "
+      "evaluated on; set dataset.test_split to one without them."
+    )
+  num_classes = len(train.class_names)
+  if config.num_classes not in (None, num_classes):
+    raise ValueError(
+      f"dataset.num_classes is {config.num_classes}, but {config.name} has "
+      f"{num_classes} classes; leave it out, or set --config.dataset.num_classes="
+      f"{num_classes}."
+    )
+  return train, test
+
+
+def _open_test_split(config: ml_collections.ConfigDict) -> Split:
+  try:
+    return open_split(config.name, evaluation_split(config), config.data_dir)
+  except ValueError as error:
+    if config.test_split:
+      raise
+    raise ValueError(
+      f"dataset.test_split is None, and the counterpart of {config.split} is not "
+      f"known: {error}"
+    ) from error
+
+
+def evaluation_split(config: ml_collections.ConfigDict) -> str:
+  """Returns the name of the split to evaluate on.
+
+  Args:
+    config: The group `dataset` of a run config.
+  """
+  if config.test_split:
+    return config.test_split
+  if config.split == "train_80":
+    return "test_20"
+  repeated = re.fullmatch(r"((?:half|fold)_\d+)_train", config.split)
+  return f"{repeated[1]}_test" if repeated else "test"

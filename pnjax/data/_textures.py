@@ -1,29 +1,29 @@
-"""Pictures made by code, for demonstrations and tests: `textures`.
+"""Synthetic images for demonstrations and tests: `textures`.
 
-A picture is a grid of 8 × 8 cells of 8 pixels. Some cells hold one of four patterns
-(lying stripes, upright stripes, checks, dots) in one of four colours, the others
-grey noise. A class is told by
+An image is a grid of 8 × 8 cells of 8 × 8 pixels. Some cells hold one of four patterns
+(horizontal stripes, vertical stripes, checks, dots) in one of four colours, the others
+grey noise. A class is defined by
 
-- which patterns occur together: it pairs every pattern with one colour, and the four
-  pairings of the eight classes have no pair in common;
-- where: in one half of the classes lying stripes and checks are in the upper half of
-  the picture and the others in the lower one, in the other half it is the reverse.
+- which patterns and colours occur together: a pairing gives each pattern one colour,
+  and the four pairings have no pair in common;
+- where they occur: in half of the classes, horizontal stripes and checks are in the
+  upper half of the image and the other patterns in the lower half; in the other
+  classes it is the reverse.
 
-How often a pair occurs is noise: at least once, and in bursts (a heavy-tailed count
-that has the same distribution in all classes). Beside the pairs of its own class
-every picture has bursts of two pairs that belong to others.
+How often a pair occurs is noise: at least once, in bursts (a heavy-tailed count with
+the same distribution in all classes). Each image also has bursts of two pairs that
+belong to other classes.
 
-So every pattern and every colour occurs in every class, equally often on average:
-the average of features that see pattern and colour apart knows nothing. Their
-co-occurrences tell the pairing, but bursts drown it; a Power Normalization, which
-asks whether a pair occurs at all, brings it back. Where it occurs is known from
-co-occurrences with spatial coordinates only: without them two classes are left for
-every picture. (A network that learns its features can learn a filter for a pair, and
-something about places from the margin of the picture, so averages of learned features
-tell more.)
+So each pattern and each colour occurs in every class, equally often on average: the
+mean of features that see patterns and colours separately carries no information. Their
+co-occurrences reveal the pairing, but bursts drown it out; a Power Normalization, which
+detects whether a pair occurs at all, restores it. The location is visible only in
+co-occurrences with spatial coordinates: without them, two classes remain for each
+image. (A trained network can learn a filter for a pair, and something about locations
+from the border of the image, so the mean of learned features reveals more.)
 
-All patterns are their own mirror images, and classes stay what they are if a picture
-is flipped. They do not if it is cropped: train with `augment="resize"`.
+All patterns are symmetric, so flipping an image does not change its class. Cropping it
+does: train with `augment="flip"`.
 """
 
 import dataclasses
@@ -33,9 +33,9 @@ import io
 import numpy as np
 from PIL import Image
 
-from pnjax.data import _archives
+from pnjax.data._archive import Archive
 
-# To be raised when they are drawn otherwise: those of old are not taken for new ones.
+# Raise it when the images change, so that old ones are not mistaken for new ones.
 VERSION = "1.1.0"
 
 SIZES = {"train": 1024, "test": 512}
@@ -46,14 +46,14 @@ _COLOURS = np.array(
   [[208, 64, 64], [48, 168, 64], [64, 96, 216], [200, 168, 32]], np.float32
 )
 _GROUND = 128.0
-# Standard deviations, of the colour of a cell and of every pixel.
+# Standard deviations of the colour of a cell and of each pixel.
 _COLOUR_NOISE = 24.0
 _PIXEL_NOISE = 12.0
 
 _NUM_PAIRS = len(_COLOURS)
 _NUM_WRONG = 2
-# Exponent of Zipf's law, which counts follow. At most four bursts share the 32 cells
-# of one half.
+# Exponent of Zipf's law, which the counts follow. At most four bursts share the 32
+# cells of one half.
 _TAIL = 1.5
 _MAX_COUNT = 8
 
@@ -64,37 +64,40 @@ CLASS_NAMES = tuple(
 )
 
 
-def archive() -> _archives.Archive:
-  """Returns all pictures, which are drawn when they are read."""
+def archive() -> Archive:
+  """Returns all images, each drawn when it is first read."""
   stored = {
     split: [Texture(split, index) for index in range(size)]
     for split, size in SIZES.items()
   }
-  return _archives.Archive(CLASS_NAMES, stored)
+  return Archive(CLASS_NAMES, stored)
 
 
 @dataclasses.dataclass(frozen=True)
 class Texture:
-  """A picture that depends on its split and its index alone."""
+  """An image that is determined by its split and index."""
 
   split: str
   index: int
 
+  def __str__(self) -> str:
+    return self.file
+
   @property
   def label(self) -> int:
-    """Number of its class; all are equally frequent."""
+    """Index of the class; all classes are equally frequent."""
     return self.index % len(CLASS_NAMES)
 
   @property
   def file(self) -> str:
-    """Name that it would have in an archive."""
+    """Path that the image would have in an archive."""
     return f"{self.split}/{self.index:04}.jpg"
 
   def read(self) -> bytes:
-    """Returns the picture as JPEG."""
+    """Returns the image as JPEG."""
     return self._encoded
 
-  # It is read twice: to be checked, and to be stored.
+  # Read twice: once to check the image, once to store it.
   @functools.cached_property
   def _encoded(self) -> bytes:
     rng = np.random.default_rng([list(SIZES).index(self.split), self.index])
@@ -105,7 +108,7 @@ class Texture:
 
 
 def _cells(label: int, rng: np.random.Generator) -> np.ndarray:
-  """Pattern and colour of every cell, `[64, 2]`; -1 where there is none."""
+  """Returns pattern and colour of each cell, `[64, 2]`, or -1 for none."""
   reverse, pairing = divmod(label, _NUM_PAIRS)
   cells = np.full((_GRID * _GRID, 2), -1)
   halves = [list(h) for h in rng.permuted(np.arange(_GRID**2).reshape(2, -1), axis=1)]
@@ -128,12 +131,12 @@ def _burst(rng: np.random.Generator) -> int:
 
 
 def _draw(cells: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-  """Returns the picture, uint8 `[64, 64, 3]`."""
+  """Returns the pixels, uint8 `[64, 64, 3]`."""
   pattern, colour = cells.T
   phase = rng.integers(4, size=(2, len(cells), 1, 1))
   y, x = np.indices((_CELL, _CELL))[:, None] + phase
   lying, upright = y % 4 < 2, x % 4 < 2
-  # The last one is for cells without a pattern.
+  # The last mask is for cells without a pattern.
   masks = [lying, upright, lying ^ upright, lying & upright, np.ones_like(lying)]
   mask = np.choose(pattern[:, None, None] % len(masks), masks)[..., None]
   grey = _GROUND + rng.normal(0, _COLOUR_NOISE, (len(cells), 1))

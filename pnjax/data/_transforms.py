@@ -1,32 +1,32 @@
-"""Pictures of any size into those that a network takes."""
+"""Crops of images, resized to the input size of a network."""
 
 import math
 
 import cv2
 import numpy as np
 
-# Share of the area, and range of aspect ratios, that a random crop keeps.
+# Ranges of the relative area and of the aspect ratio of a random crop.
 _AREA = (0.25, 1.0)
 _ASPECT = (3 / 4, 4 / 3)
-# Interpolation leaves pixels out where a side shrinks more than this, which makes
-# false patterns; averages do not, but take longer.
+# Where a side shrinks by more than this, interpolation skips pixels, which causes
+# aliasing; area averaging does not, but is slower.
 _MAX_INTERPOLATED_SHRINKING = 1.5
 
 
 def squash(image: np.ndarray, size: int) -> np.ndarray:
-  """Resizes to a square whatever the aspect."""
+  """Resizes an image to a square, ignoring its aspect ratio."""
   return _resize(image, size, size)
 
 
 def center(image: np.ndarray, size: int) -> np.ndarray:
-  """Cuts the largest square out of the centre and resizes it."""
+  """Crops the largest central square and resizes it."""
   height, width = image.shape[:2]
   side = min(height, width)
   return _cut(image, (height - side) // 2, (width - side) // 2, side, side, size)
 
 
 def random_crop(image: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
-  """Resizes a random part of the picture to a square."""
+  """Crops a random part of an image and resizes it to a square."""
   height, width = image.shape[:2]
   area = height * width * rng.uniform(*_AREA)
   aspect = math.exp(rng.uniform(*np.log(_ASPECT)))
@@ -37,25 +37,25 @@ def random_crop(image: np.ndarray, size: int, rng: np.random.Generator) -> np.nd
 
 
 def random_flip(image: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-  """Mirrors every other picture."""
+  """Mirrors an image with probability ½."""
   return cv2.flip(image, 1) if rng.random() < 0.5 else image
 
 
-def twelve_crops(image: np.ndarray, size: int, side: int) -> np.ndarray:
-  """Returns four corners, the centre, the whole, and their mirror images.
+def twelve_crops(image: np.ndarray, size: int, resize_side: int) -> np.ndarray:
+  """Returns four corners, the centre and the whole image, then their mirror images.
 
   Args:
-    image: the picture.
-    size: side S of the crops.
-    side: what the shorter side of the picture would be if corners and centre were
-      cut from it with S pixels a side; the whole picture is squashed.
+    image: Image to crop.
+    size: Side S of the crops, in pixels.
+    resize_side: Shorter side of the resized image that corners and centre are cut
+      from. The whole image is squashed.
 
   Returns:
-    `[12, S, S, 3]`.
+    Crops, `[12, S, S, 3]`.
   """
   height, width = image.shape[:2]
-  # The picture itself is not resized: a narrow one could become very long.
-  cut = max(1, round(min(height, width) * size / side))
+  # Resizes each crop instead of the image, since a narrow image could become huge.
+  cut = max(1, round(min(height, width) * size / resize_side))
   bottom, right = height - cut, width - cut
   corners = [(0, 0), (0, right), (bottom, 0), (bottom, right)]
   places = [*corners, (bottom // 2, right // 2)]
@@ -67,7 +67,7 @@ def twelve_crops(image: np.ndarray, size: int, side: int) -> np.ndarray:
 def _cut(
   image: np.ndarray, top: int, left: int, height: int, width: int, size: int
 ) -> np.ndarray:
-  """Resizes a part of the picture to a square."""
+  """Resizes a part of an image to a square."""
   return _resize(image[top : top + height, left : left + width], size, size)
 
 

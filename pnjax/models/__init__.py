@@ -1,19 +1,51 @@
-"""Backbones, pooling layers and a classifier in Flax Linen."""
+"""Backbones, pooling layers and image classifiers in Flax Linen."""
 
-from pnjax.models.alexnet import AlexNet
-from pnjax.models.classifier import Classifier
-from pnjax.models.pooling import FirstOrderPooling
-from pnjax.models.pooling import SecondOrderPooling
-from pnjax.models.resnet import ResNet
-from pnjax.models.resnet import ResNet50
-from pnjax.models.resnet import TinyResNet
+from pnjax.models._alexnet import AlexNet
+from pnjax.models._backbone import Backbone
+from pnjax.models._backbone import TrainableLayers
+from pnjax.models._from_config import check_image_size
+from pnjax.models._from_config import check_pooling
+from pnjax.models._from_config import image_classifier_from_config
+from pnjax.models._from_config import missing_parameters
+from pnjax.models._from_config import pooling_from_config
+from pnjax.models._from_config import suggest_pooling_parameters
+from pnjax.models._image_classifier import ImageClassifier
+from pnjax.models._pooling import PARAMETER_FIELDS
+from pnjax.models._pooling import FirstOrderPooling
+from pnjax.models._resnet import ResNet
+from pnjax.models._resnet import ResNet50
+from pnjax.models._resnet import TinyResNet
+from pnjax.models._second_order import SecondOrderPooling
+from pnjax.models._trainable import join_variables
+from pnjax.models._trainable import last_frozen_stage
+from pnjax.models._trainable import trainable_parameters
+
+# Backbones by their names in configs.
+BACKBONES: dict[str, type[Backbone]] = {
+  "resnet50": ResNet50,
+  "alexnet": AlexNet,
+  "tiny_resnet": TinyResNet,
+}
 
 __all__ = [
+  "BACKBONES",
+  "PARAMETER_FIELDS",
   "AlexNet",
-  "Classifier",
+  "Backbone",
   "FirstOrderPooling",
+  "ImageClassifier",
   "ResNet",
   "ResNet50",
   "SecondOrderPooling",
   "TinyResNet",
+  "TrainableLayers",
+  "check_image_size",
+  "check_pooling",
+  "image_classifier_from_config",
+  "join_variables",
+  "last_frozen_stage",
+  "missing_parameters",
+  "pooling_from_config",
+  "suggest_pooling_parameters",
+  "trainable_parameters",
 ]

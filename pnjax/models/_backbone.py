@@ -1,66 +1,102 @@
-"""What backbones have in common."""
+"""The interface that all backbones share."""
+
+from __future__ import annotations
 
 from collections.abc import Callable
+import dataclasses
+from typing import TYPE_CHECKING
 
 from flax import linen as nn
 import jax
 
+if TYPE_CHECKING:
+  from jaxtyping import Array
+  from jaxtyping import Float
 
-class Backbone(nn.Module):
-  """A network that returns its last map, and on request logits of its own.
 
-  Subclasses have a field `num_classes`, and the methods that raise here.
+@dataclasses.dataclass(frozen=True)
+class TrainableLayers:
+  """A choice of layers that train while the rest of a backbone is frozen.
+
+  Attributes:
+    layers: Names of the trainable layers.
+    after: Name of the stage before them, whose feature map can be cached; None if the
+      first trainable layer is in the middle of a stage.
   """
 
-  def __call__(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """Returns the last map, `[B, H', W', d]`, of pictures `[B, H, W, 3]`."""
+  layers: tuple[str, ...]
+  after: str | None = None
+
+
+class Backbone(nn.Module):
+  """A network that returns its last feature map, and on request its own logits.
+
+  Subclasses have a field `num_classes` and implement the methods that raise here.
+  """
+
+  def __call__(
+    self, x: Float[Array, "B H W 3"], train: bool = False
+  ) -> Float[Array, "B h w d"]:
+    """Returns the last feature map."""
     *_, features = self.stages(x, train).values()
-    if self.is_initializing() and self.num_classes is not None:
-      self.classify(features)  # So that `init` makes the classifier as well.
+    if self.is_initializing() and self._has_classifier():
+      self.classify(features)  # Lets `init` create the classifier as well.
     return features
 
-  def logits(self, x: jax.Array, train: bool = False) -> jax.Array:
-    """Returns the logits `[B, num_classes]` in float32."""
-    if self.num_classes is None:
+  def logits(
+    self, x: Float[Array, "B H W 3"], train: bool = False
+  ) -> Float[Array, "B num_classes"]:
+    """Returns logits in float32."""
+    if not self._has_classifier():
       raise ValueError("This network has no classifier: `num_classes` is None.")
     return self.classify(self(x, train))
 
   def stages(
     self, x: jax.Array, train: bool = False, after: str | None = None
   ) -> dict[str, jax.Array]:
-    """Returns the maps after each stage, in order.
+    """Returns the feature maps of all stages, in order.
 
     Args:
-      x: pictures `[B, H, W, 3]`, or the map after a stage.
-      train: whether batch norm may take the statistics of the batch.
-      after: the stage whose map `x` is, so that only later ones are computed.
+      x: Images `[B, H, W, 3]`, or the feature map of a stage.
+      train: Whether batch norm may use the statistics of the batch.
+      after: Name of the stage whose feature map `x` is; only later stages are
+        computed then.
     """
-    steps = self.steps(train)
+    functions = self.stage_functions(train)
+    names = list(functions)
     if after is None:
-      _check_pictures(x)
-    elif after not in steps:
-      raise ValueError(f"`after` is {after!r}, expected one of {', '.join(steps)}.")
-    names = list(steps)
-    maps = {}
+      _check_images(x)
+    elif after not in functions:
+      raise ValueError(f"`after` is {after!r}, expected one of {', '.join(names)}.")
+    feature_maps = {}
     for name in names[0 if after is None else names.index(after) + 1 :]:
-      x = steps[name](x)
-      maps[name] = x
-    return maps
+      x = functions[name](x)
+      feature_maps[name] = x
+    return feature_maps
 
-  def steps(self, train: bool) -> dict[str, Callable[[jax.Array], jax.Array]]:
-    """Returns the functions from map to map that the network is made of, by stage."""
+  def stage_functions(self, train: bool) -> dict[str, Callable[[jax.Array], jax.Array]]:
+    """Returns the functions that compute the stages, by name and in order."""
     raise NotImplementedError
 
-  def read_every(self, stage: str) -> int:
-    """Returns n if the next stage reads every n-th row and column of a stage's map."""
+  def stride_after(self, stage: str) -> int:
+    """Returns the stride at which the next stage reads the feature map of a stage."""
     del stage
     return 1
 
-  def classify(self, features: jax.Array) -> jax.Array:
-    """Returns the logits of the last map."""
+  def trainable_choices(self) -> dict[str, TrainableLayers]:
+    """Returns the values of `train.trainable` between "all" and "none"."""
+    return {}
+
+  def classify(
+    self, features: Float[Array, "B h w d"]
+  ) -> Float[Array, "B num_classes"]:
+    """Returns the logits of the last feature map."""
     raise NotImplementedError
 
+  def _has_classifier(self) -> bool:
+    return getattr(self, "num_classes", None) is not None
 
-def _check_pictures(x: jax.Array) -> None:
+
+def _check_images(x: jax.Array) -> None:
   if x.ndim != 4 or x.shape[-1] != 3:
-    raise ValueError(f"`x` has shape {x.shape}, expected pictures [B, H, W, 3].")
+    raise ValueError(f"`x` has shape {x.shape}, expected images [B, H, W, 3].")

@@ -1,7 +1,7 @@
-"""Convolution: XLA's own, and what is faster on a CPU.
+"""Convolution by XLA, or by matrix products where those are faster on a CPU.
 
-All that is special to the CPU is in this file. Other platforms run the ordinary
-operations, and are chosen when a program is compiled, not when it is traced.
+This file has everything that is specific to the CPU. Other platforms run the ordinary
+operations; the choice is made when a program is compiled, not when it is traced.
 """
 
 import functools
@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
 def conv(x: jax.Array, w: jax.Array, stride: int, padding: int) -> jax.Array:
-  """Convolves maps `[B, H, W, C]` with kernels `[k, k, C, D]`."""
+  """Convolves feature maps `[B, H, W, C]` with kernels `[k, k, C, D]`."""
   return lax.platform_dependent(
     x,
     w,
@@ -65,22 +65,22 @@ def _cpu_gradients(x, w, g, stride, padding):
   if size == 1:
     pixels = x[:, ::stride, ::stride].reshape(-1, channels)
     w_bar = (pixels.T @ g.reshape(-1, features))[None, None]
-  elif channels >= 8:  # With fewer the products would be too narrow.
+  elif channels >= 8:  # With fewer, the products would be too narrow.
     w_bar = _products(x, w, g, stride, padding)
   return x_bar, w_bar
 
 
 def _products(x, w, g, stride, padding):
-  """Returns the gradient of the weights: a product for each entry of a kernel."""
+  """Returns the gradient of the weights, one product per entry of the kernel."""
   size, _, channels, features = w.shape
   x = jnp.pad(x, [(0, 0), (padding, padding), (padding, padding), (0, 0)])
-  # Transposed once, here, and not by each product.
+  # Transpose once, rather than in each product.
   columns = lax.optimization_barrier(g.reshape(-1, features).T)
   limits = [stride * (out - 1) + 1 for out in g.shape[1:3]]
 
   def product(i, j):
-    met = x[:, i : i + limits[0] : stride, j : j + limits[1] : stride]
-    return columns @ met.reshape(-1, channels)
+    window = x[:, i : i + limits[0] : stride, j : j + limits[1] : stride]
+    return columns @ window.reshape(-1, channels)
 
   products = jnp.stack([product(i, j) for i in range(size) for j in range(size)])
   products = lax.optimization_barrier(products)

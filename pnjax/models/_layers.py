@@ -1,4 +1,4 @@
-"""Layers that both backbones are made of."""
+"""Layers that the backbones share."""
 
 from flax import linen as nn
 import jax
@@ -10,16 +10,16 @@ from pnjax.models import _convolution
 
 
 class Conv(nn.Module):
-  """Convolution with square kernels, padded by zeros on both sides alike.
+  """Convolution with square kernels and equal zero padding on both sides.
 
   Attributes:
-    features: channels of the output.
-    kernel_size: height and width of the kernel.
-    stride: step in both directions.
-    padding: zeros added on each side, as Caffe and PyTorch count them; `"SAME"`
+    features: Number of output channels.
+    kernel_size: Height and width of the kernel.
+    stride: Stride in both directions.
+    padding: Number of zeros on each side, as Caffe and PyTorch count them; `"SAME"`
       would put them elsewhere at stride 2.
-    use_bias: whether a bias is added.
-    dtype: dtype of the computation; parameters are float32.
+    use_bias: Whether to add a bias.
+    dtype: Type of the computation; parameters are float32.
   """
 
   features: int
@@ -36,7 +36,7 @@ class Conv(nn.Module):
     scale: jax.Array | None = None,
     shift: jax.Array | None = None,
   ) -> jax.Array:
-    """Returns `scale * conv(x) + shift`, with one of either per channel."""
+    """Returns `scale * conv(x) + shift`, with one scale and shift per channel."""
     shape = (self.kernel_size, self.kernel_size, x.shape[-1], self.features)
     init = nn.initializers.variance_scaling(2.0, "fan_out", "truncated_normal")
     kernel = self.param("kernel", init, shape)
@@ -53,14 +53,14 @@ class Conv(nn.Module):
 
 
 class BatchNorm(nn.Module):
-  """Batch norm whose statistics are held fixed, or taken from the batch.
+  """Batch norm with fixed statistics, or with those of the batch.
 
   Attributes:
-    features: number of channels.
-    epsilon: added to the variance.
-    momentum: share of the running statistics that an update keeps.
-    axis_name: axis of devices over which statistics of the batch are averaged.
-    dtype: dtype of the result; statistics are float32.
+    features: Number of channels.
+    epsilon: Constant that is added to the variance.
+    momentum: Share of the running statistics that an update keeps.
+    axis_name: Device axis over which batch statistics are averaged.
+    dtype: Type of the result; statistics are float32.
   """
 
   features: int
@@ -78,7 +78,7 @@ class BatchNorm(nn.Module):
     self.var = self.variable("batch_stats", "var", jnp.ones, shape)
 
   def affine(self) -> tuple[jax.Array, jax.Array]:
-    """Returns scale and shift of the running statistics, one per channel."""
+    """Returns the scale and shift that the running statistics amount to."""
     scale = self.scale * lax.rsqrt(self.var.value + self.epsilon)
     return scale, self.bias - self.mean.value * scale
 
@@ -102,8 +102,8 @@ class BatchNorm(nn.Module):
   def _update(self, mean: jax.Array, var: jax.Array, count: int) -> None:
     if self.axis_name is not None:
       count *= lax.axis_size(self.axis_name)
-    # As Caffe and PyTorch have it: the biased variance normalizes, the unbiased
-    # one is kept.
+    # As in Caffe and PyTorch, the biased variance normalizes and the unbiased one is
+    # stored.
     unbiased = var * (count / max(count - 1, 1))
     keep, take = self.momentum, 1 - self.momentum
     self.mean.value = keep * self.mean.value + take * mean
@@ -113,10 +113,10 @@ class BatchNorm(nn.Module):
 def conv_norm(
   conv: Conv, norm: BatchNorm, x: jax.Array, batch_statistics: bool
 ) -> jax.Array:
-  """Convolution and batch norm, by statistics of the batch or the running ones.
+  """Convolution and batch norm, with the statistics of the batch or the running ones.
 
-  Fixed statistics make batch norm an affine map, which goes into the kernel: no
-  pass over the activations, and a backward pass that costs nothing.
+  With fixed statistics, batch norm is an affine function, which is folded into the
+  kernel: it needs no pass over the activations, forward or backward.
   """
   if batch_statistics:
     return norm(conv(x))

@@ -1,10 +1,10 @@
 """Pure functions on arrays: features in, normalized second-order matrices out.
 
 `phi` is `[..., N, d]`, N feature vectors with channels last; `m` is `[..., d, d]`;
-leading axes are batch. Parameters may be Python numbers or traced scalars, so
-that they can be learned. The dtype of the result is that of the input; half
-precision is computed in float32. Equations, tables and remarks are numbered as
-in Koniusz, Zhang and Porikli, A Deeper Look at Power Normalizations, CVPR 2018.
+leading axes are batch axes. Scalar parameters may be Python numbers or traced arrays,
+so they can be trained. The result has the dtype of the input; half precision is
+computed in float32. Equations, tables and remarks are numbered as in Koniusz, Zhang
+and Porikli, A Deeper Look at Power Normalizations, CVPR 2018.
 """
 
 from pnjax.ops._baselines import l2_normalize
@@ -17,6 +17,8 @@ from pnjax.ops._cooccurrence import cooccurrence
 from pnjax.ops._cooccurrence import tensor_feature_map
 from pnjax.ops._cooccurrence import triu_unvectorize
 from pnjax.ops._cooccurrence import triu_vectorize
+from pnjax.ops._corrections import add_residual
+from pnjax.ops._corrections import trace_compensate
 from pnjax.ops._elementwise import asinhe
 from pnjax.ops._elementwise import first_order_maxexp
 from pnjax.ops._elementwise import gamma
@@ -35,10 +37,10 @@ from pnjax.ops._kernels import equally_spaced_pivots
 from pnjax.ops._kernels import gaussian_feature_map
 from pnjax.ops._kernels import gaussian_kernel_constant
 from pnjax.ops._kernels import spatial_coordinates
+from pnjax.ops._power_norms import POWER_NORMS
+from pnjax.ops._power_norms import PowerNorm
 from pnjax.ops._probability import probability_at_least_one
 from pnjax.ops._probability import probability_at_least_one_multinomial
-from pnjax.ops._remedies import add_residual
-from pnjax.ops._remedies import trace_compensate
 from pnjax.ops._spectral import spectral_asinhe
 from pnjax.ops._spectral import spectral_gamma
 from pnjax.ops._spectral import spectral_maxexp
@@ -51,6 +53,8 @@ from pnjax.ops._suggest import suggest_first_order_parameters
 from pnjax.ops._suggest import suggest_parameters
 
 __all__ = [
+  "POWER_NORMS",
+  "PowerNorm",
   "add_residual",
   "append_coordinates",
   "asinhe",

@@ -13,25 +13,27 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
+from pnjax.pretrained import _tfjs
+
 Tensors = dict[str, np.ndarray]
 Metadata = dict[str, str]
 
 
 def read(path: str | os.PathLike) -> tuple[Tensors, Metadata]:
-  """Reads all tensors of a file, and what it says about itself.
+  """Reads all tensors of a file, and its metadata.
 
-  Names lose the `module.` that PyTorch's data parallelism puts before them.
+  The prefix `module.` of PyTorch's data parallelism is removed from names.
 
   Args:
-    path: `.safetensors`, `.npz` (where an entry `recipe` is taken for metadata),
-      or with PyTorch installed `.pth`, `.pt` and `.pth.tar`.
+    path: File to read; see `pnjax.pretrained.load`. An entry `recipe` of an `.npz` is
+      metadata.
   """
   path = pathlib.Path(path)
   reader = _reader(path)
   if not path.is_file():
     raise FileNotFoundError(
-      f"{path} is not a file; `python -m experiments.weights fetch resnet50` "
-      "gets weights of ResNet-50."
+      f"{path} is not a file; `python -m experiments.weights fetch resnet50` downloads "
+      "weights of ResNet-50."
     )
   tensors, metadata = reader(path)
   return {name.removeprefix("module."): x for name, x in tensors.items()}, metadata
@@ -40,7 +42,7 @@ def read(path: str | os.PathLike) -> tuple[Tensors, Metadata]:
 def write_safetensors(
   path: str | os.PathLike, tensors: Mapping[str, np.ndarray], metadata: Metadata
 ) -> None:
-  """Writes a file whole or not at all."""
+  """Writes a file completely or not at all."""
   path = pathlib.Path(path)
   data = safetensors.numpy.save(
     {name: np.ascontiguousarray(x) for name, x in tensors.items()}, metadata
@@ -51,7 +53,7 @@ def write_safetensors(
     try:
       file.write(data)
       file.close()
-      os.chmod(file.name, 0o644)  # Temporary files are for their owner only.
+      os.chmod(file.name, 0o644)  # Temporary files are private.
       os.replace(file.name, path)
     except BaseException:
       os.unlink(file.name)
@@ -65,11 +67,12 @@ def _reader(path: pathlib.Path) -> Callable[[pathlib.Path], tuple[Tensors, Metad
     ".pth": _read_torch,
     ".pt": _read_torch,
     ".pth.tar": _read_torch,
+    ".tgz": _read_package,
   }
   for suffix, reader in readers.items():
     if path.name.endswith(suffix):
       return reader
-  raise ValueError(f"{path.name} ends in none of {', '.join(readers)}.")
+  raise ValueError(f"The file is {path.name}, expected a name in {', '.join(readers)}.")
 
 
 def _read_safetensors(path: pathlib.Path) -> tuple[Tensors, Metadata]:
@@ -83,11 +86,13 @@ def _read_safetensors(path: pathlib.Path) -> tuple[Tensors, Metadata]:
 
 def _read_npz(path: pathlib.Path) -> tuple[Tensors, Metadata]:
   try:
-    # Opened here, since NumPy leaves a damaged file open.
+    # Opened here because NumPy does not close a damaged file.
     with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
       tensors = dict(archive)
-  except TypeError as error:  # NumPy opens a single array, too.
-    raise ValueError(f"{path} is no archive of arrays, as `.npz` is.") from error
+  except TypeError as error:  # NumPy also opens single arrays.
+    raise ValueError(
+      f"{path} is a single array, expected an archive as `numpy.savez` writes it."
+    ) from error
   except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
     raise _unreadable(path, error) from error
   recipe = tensors.pop("recipe", None)
@@ -99,16 +104,16 @@ def _read_torch(path: pathlib.Path) -> tuple[Tensors, Metadata]:
     import torch
   except ImportError as error:
     raise ImportError(
-      f"{path.name} needs PyTorch to be read; `pip install torch`, or convert it "
-      "where PyTorch is: `python -m experiments.weights convert`."
+      f"{path.name} needs PyTorch to be read; `pip install 'pnjax[torch]'`, or run "
+      "`python -m experiments.weights convert` where PyTorch is installed."
     ) from error
   try:
-    # Tensors only: a pickle could run any code otherwise.
+    # Tensors only, because a pickle can run any code.
     content = torch.load(path, map_location="cpu", weights_only=True)
   except pickle.UnpicklingError as error:
     raise ValueError(
-      f"{path} holds more than tensors, or is damaged, and was not unpickled; if "
-      "you trust it, save its `state_dict()` alone and load that."
+      f"{path} is damaged or contains more than tensors, and was not unpickled; if you "
+      "trust it, save its `state_dict()` alone and load that."
     ) from error
   except (RuntimeError, EOFError, OSError, ValueError) as error:
     raise _unreadable(path, error) from error
@@ -117,14 +122,20 @@ def _read_torch(path: pathlib.Path) -> tuple[Tensors, Metadata]:
   if not isinstance(content, dict) or not all(
     isinstance(x, torch.Tensor) for x in content.values()
   ):
-    raise ValueError(f"{path} holds no dictionary of tensors, such as `state_dict()`.")
+    raise ValueError(
+      f"{path} is no dictionary of tensors; save the `state_dict()` of the network."
+    )
   return {
     name: (x.float() if x.is_floating_point() else x).numpy()
     for name, x in content.items()
   }, {}
 
 
+def _read_package(path: pathlib.Path) -> tuple[Tensors, Metadata]:
+  return _tfjs.read(path), {}
+
+
 def _unreadable(path: pathlib.Path, error: Exception) -> ValueError:
   return ValueError(
-    f"{path} cannot be read, perhaps it is truncated ({error}); get it again."
+    f"{path} cannot be read and may be truncated ({error}); get it again."
   )

@@ -1,4 +1,4 @@
-"""Loading of weights, strictly."""
+"""Strict loading of weights."""
 
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -6,65 +6,52 @@ import dataclasses
 import functools
 import os
 
-from flax import linen as nn
 from flax import traverse_util
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 import numpy as np
 
+from pnjax import models
 from pnjax.pretrained import _files
 from pnjax.pretrained import _names
 from pnjax.pretrained import _recipes
 
-# Names that an error lists of each kind.
-_LISTED = 10
+# Number of names that an error lists of each kind.
+_MAX_LISTED = 10
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Pretrained:
-  """A network with its weights, and the way in which it wants its pictures.
+  """A network with its weights and its preprocessing.
 
   Attributes:
-    name: name of the recipe, or `"custom"`.
-    recipe: how the network is built and fed.
-    model: Flax module; `model.clone(dtype=jnp.bfloat16)` makes variations.
-    variables: `{"params": ...}`, and `"batch_stats"` where it has batch norm.
+    name: Name of the recipe, or `"custom"`.
+    recipe: Architecture and preprocessing of the network.
+    model: Flax module; `model.clone(dtype=jnp.bfloat16)` returns a variation.
+    variables: `{"params": ...}`, and `"batch_stats"` if it has batch norm.
   """
 
   name: str
   recipe: _recipes.Recipe
-  model: nn.Module
+  model: models.Backbone
   variables: dict[str, dict]
 
   def preprocess(self, images: ArrayLike) -> jax.Array:
-    """Returns uint8 RGB pictures `[B, H, W, 3]` as the network wants them."""
-    images = jnp.asarray(images)
-    if images.dtype != jnp.uint8 or images.ndim != 4 or images.shape[-1] != 3:
-      raise ValueError(
-        f"`images` is {images.dtype} of shape {images.shape}, expected uint8 RGB "
-        "[B, H, W, 3]; a single picture is `image[None]`."
-      )
-    if self.recipe.channels == "BGR":
-      images = images[..., ::-1]
-    x = images.astype(jnp.float32) / self.recipe.divisor
-    mean, std = (
-      jnp.asarray(v, jnp.float32).reshape(1, 1, 1, 3)
-      for v in (self.recipe.mean, self.recipe.std)
-    )
-    return (x - mean) / std
+    """Returns uint8 RGB images `[B, H, W, 3]` as the input of the network."""
+    return self.recipe.preprocessing(images)
 
   def features(self, x: ArrayLike) -> jax.Array:
-    """Returns the last convolutional map of what `preprocess` returned."""
+    """Returns the last feature map, given the output of `preprocess`."""
     _check_preprocessed(x)
     return _apply(self.model, self.variables, x, "__call__")
 
   def logits(self, x: ArrayLike) -> jax.Array:
-    """Returns the logits of what `preprocess` returned."""
+    """Returns the logits, given the output of `preprocess`."""
     if self.model.num_classes is None:
       raise ValueError(
-        f"These weights of {self.recipe.architecture} came without a classifier, so "
-        "they have `features` but no `logits`."
+        f"These weights of {self.recipe.architecture} have no classifier; use "
+        "`features`."
       )
     _check_preprocessed(x)
     return _apply(self.model, self.variables, x, "logits")
@@ -73,7 +60,7 @@ class Pretrained:
 def _check_preprocessed(x: ArrayLike) -> None:
   if jnp.issubdtype(jnp.result_type(x), jnp.integer):
     raise ValueError(
-      f"`x` has dtype {jnp.result_type(x)}, expected what `preprocess` returned: call "
+      f"`x` is {jnp.result_type(x)}, expected the output of `preprocess`; call "
       "`features(preprocess(images))`."
     )
 
@@ -91,23 +78,21 @@ def load(
 ) -> Pretrained:
   """Loads weights with torchvision's or Keras's names.
 
-  Every tensor of the network has to be there, in its shape, and none besides. A
-  file without any tensor of the classifier is one without classifier. Half
-  precision becomes float32.
+  The file must have every tensor of the network, in its shape, and no others. A file
+  without a classifier gives a network without one. Half precision becomes float32.
 
   Args:
-    path: `.safetensors`, `.npz`, or with PyTorch installed `.pth`, `.pt` and
-      `.pth.tar`.
-    recipe: one of `RECIPES` by name, or one of your own; from the metadata of the
-      file where it is None.
-    override_recipe: allows a `recipe` that contradicts the metadata.
+    path: File to read: `.safetensors`, `.npz`, `.tgz` (an npm package with a network of
+      TensorFlow.js), or with PyTorch installed `.pth`, `.pt` or `.pth.tar`.
+    recipe: Name of one of `RECIPES`, or a recipe of your own. If None, it is taken from
+      the metadata of the file.
+    override_recipe: Whether `recipe` may contradict the metadata.
 
   Returns:
-    The network, its variables, and its preprocessing.
+    The network with its weights and its preprocessing.
 
   Raises:
-    ValueError: the file is damaged, does not fit the network, or nobody says
-      what it is.
+    ValueError: If the file is damaged, does not fit the network, or has no recipe.
   """
   tensors, metadata = _files.read(path)
   name, recipe = _recipes.choose_recipe(
@@ -116,8 +101,8 @@ def load(
   broken = [key for key, tensor in tensors.items() if not np.isfinite(tensor).all()]
   if broken:
     raise ValueError(
-      f"{os.fspath(path)} is damaged: {', '.join(broken[:10])} has values that are not "
-      "finite."
+      f"{os.fspath(path)} is damaged: not all values are finite in "
+      f"{', '.join(broken[:_MAX_LISTED])}."
     )
   model = recipe.model(with_classifier=any(map(_names.is_classifier, tensors)))
   try:
@@ -128,16 +113,16 @@ def load(
 
 
 def save(path: str | os.PathLike, weights: Pretrained) -> None:
-  """Writes safetensors with torchvision's names, whole or not at all.
+  """Writes safetensors with torchvision's names, completely or not at all.
 
   Args:
-    path: the file, whose folder exists. `load` knows its recipe again.
-    weights: what to write.
+    path: File to write, in an existing folder. It states its recipe.
+    weights: Weights to write.
   """
   if weights.name not in _recipes.RECIPES:
     raise ValueError(
       f"The recipe is {weights.name!r}, expected one of "
-      f"{', '.join(_recipes.RECIPES)}: a file states its recipe by name."
+      f"{', '.join(_recipes.RECIPES)}; a file states its recipe by name."
     )
   tensors = {}
   for key, x in traverse_util.flatten_dict(weights.variables).items():
@@ -148,32 +133,33 @@ def save(path: str | os.PathLike, weights: Pretrained) -> None:
 
 
 def assemble(
-  model: nn.Module, architecture: str, tensors: Mapping[str, np.ndarray]
+  model: models.Backbone, architecture: str, tensors: Mapping[str, np.ndarray]
 ) -> dict[str, dict]:
-  """Returns variables of a network from tensors in torchvision's or Keras's names."""
-  sources = _sources(model, architecture, _names.is_keras(tensors))
+  """Returns the variables of a network, given torchvision's or Keras's tensors."""
+  conversions = _conversions(model, architecture, _names.is_keras(tensors))
   expected = {
-    name: shape for source in sources.values() for name, shape in source.tensors.items()
+    name: shape for c in conversions.values() for name, shape in c.tensors.items()
   }
   _check(expected, {k: v for k, v in tensors.items() if not _names.is_counter(k)})
   variables = {
     path: jnp.asarray(
-      source.convert(*(tensors[name].astype(np.float32) for name in source.tensors))
+      c.convert(*(tensors[name].astype(np.float32) for name in c.tensors))
     )
-    for path, source in sources.items()
+    for path, c in conversions.items()
   }
   return traverse_util.unflatten_dict(variables)
 
 
-def _sources(
-  model: nn.Module, architecture: str, keras: bool
-) -> dict[_names.Path, _names.Source]:
+def _conversions(
+  model: models.Backbone, architecture: str, keras: bool
+) -> dict[_names.Path, _names.Conversion]:
+  """Returns how each array of a network is made from the tensors of a file."""
   tree = jax.eval_shape(
     lambda: model.init(jax.random.key(0), jnp.zeros((1, 224, 224, 3)))
   )
-  source = _names.keras_source if keras else _names.torchvision_source
+  conversion = _names.keras_conversion if keras else _names.torchvision_conversion
   return {
-    path: source(architecture, path, leaf.shape)
+    path: conversion(architecture, path, leaf.shape)
     for path, leaf in traverse_util.flatten_dict(tree).items()
   }
 
@@ -181,7 +167,7 @@ def _sources(
 def _check(
   expected: Mapping[str, _names.Shape], tensors: Mapping[str, np.ndarray]
 ) -> None:
-  """Raises an error that lists all tensors which are missing, extra or misshapen."""
+  """Raises a ValueError that lists all missing, extra and misshapen tensors."""
   wrong = [
     f"{name}: {tensors[name].dtype}{list(tensors[name].shape)}, "
     f"expected floating {list(shape)}"
@@ -191,21 +177,20 @@ def _check(
       tensors[name].shape == shape and jnp.issubdtype(tensors[name].dtype, jnp.floating)
     )
   ]
-  complaints = [
-    *_listed("-", "missing", expected.keys() - tensors.keys()),
-    *_listed("+", "not of this network", tensors.keys() - expected.keys()),
-    *_listed("!", "of another shape or kind", wrong),
+  mismatches = [
+    *_list("-", "missing", expected.keys() - tensors.keys()),
+    *_list("+", "not in this network", tensors.keys() - expected.keys()),
+    *_list("!", "with another shape or dtype", wrong),
   ]
-  if complaints:
+  if mismatches:
     raise ValueError(
-      "Is it the right recipe, and the right number of classes?\n"
-      + "\n".join(complaints)
+      "Check the recipe and the number of classes.\n" + "\n".join(mismatches)
     )
 
 
-def _listed(sign: str, what: str, names: Iterable[str]) -> list[str]:
+def _list(sign: str, title: str, names: Iterable[str]) -> list[str]:
   names = sorted(names)
-  lines = [f"  {sign} {name}" for name in names[:_LISTED]]
-  if len(names) > _LISTED:
-    lines.append(f"  {sign} and {len(names) - _LISTED} more")
-  return [f"{len(names)} {what}:", *lines] if names else []
+  lines = [f"  {sign} {name}" for name in names[:_MAX_LISTED]]
+  if len(names) > _MAX_LISTED:
+    lines.append(f"  {sign} and {len(names) - _MAX_LISTED} more")
+  return [f"{len(names)} {title}:", *lines] if names else []

@@ -12,12 +12,12 @@ Path = tuple[str, ...]
 Shape = tuple[int, ...]
 
 
-class Source(NamedTuple):
-  """Where one array of a Flax tree comes from.
+class Conversion(NamedTuple):
+  """How one array of a Flax tree is made from tensors of a file.
 
   Attributes:
-    tensors: names in the file, with the shapes that are expected there.
-    convert: makes the array from these tensors, in this order.
+    tensors: Names of the tensors, with their expected shapes.
+    convert: Function from these tensors, in this order, to the array.
   """
 
   tensors: dict[str, Shape]
@@ -25,7 +25,7 @@ class Source(NamedTuple):
 
 
 class Layout(NamedTuple):
-  """How PyTorch stores an array of a Flax tree, and the way back."""
+  """Functions from an array of a Flax tree to PyTorch's layout, and back."""
 
   to_torch: Callable[[np.ndarray], np.ndarray]
   from_torch: Callable[[np.ndarray], np.ndarray]
@@ -34,9 +34,9 @@ class Layout(NamedTuple):
 _AS_IS = Layout(lambda x: x, lambda x: x)
 _DENSE = Layout(lambda x: x.transpose(), lambda x: x.transpose())
 _CONV = Layout(lambda x: x.transpose(3, 2, 0, 1), lambda x: x.transpose(2, 3, 1, 0))
-# AlexNet's first dense layer reads the map 6 × 6 × 256 channel by channel in
+# AlexNet's first dense layer reads the 6 × 6 × 256 feature map channel by channel in
 # PyTorch, and position by position here.
-_FLATTENED_MAP = Layout(
+_FLATTENED = Layout(
   lambda x: x.reshape(6, 6, 256, -1).transpose(3, 2, 0, 1).reshape(-1, 9216),
   lambda x: x.reshape(-1, 256, 6, 6).transpose(2, 3, 1, 0).reshape(9216, -1),
 )
@@ -68,29 +68,29 @@ _KERAS_LEAVES = {
 
 
 def is_keras(names: Iterable[str]) -> bool:
-  """Whether names are those of Keras, such as `res2a_branch2a/kernel`."""
+  """Returns whether names are Keras's, such as `res2a_branch2a/kernel`."""
   return any("/" in name for name in names)
 
 
 def is_classifier(name: str) -> bool:
-  """Whether a tensor is one of a fully connected layer, in either naming."""
+  """Returns whether a tensor belongs to a fully connected layer, in either naming."""
   return name.startswith(("fc", "classifier."))
 
 
 def is_counter(name: str) -> bool:
-  """Whether a tensor is a count of steps, which only PyTorch has a use for."""
+  """Returns whether a tensor counts steps, which only PyTorch needs."""
   return name.endswith(".num_batches_tracked")
 
 
-def torchvision_source(architecture: str, path: Path, shape: Shape) -> Source:
-  """Source of an array in torchvision's names and layouts."""
-  layout = torchvision_layout(path, shape)
+def torchvision_conversion(architecture: str, path: Path, shape: Shape) -> Conversion:
+  """Returns the conversion of an array from torchvision's names and layouts."""
+  name, layout = torchvision_name(architecture, path), torchvision_layout(path, shape)
   stored = jax.eval_shape(layout.to_torch, jax.ShapeDtypeStruct(shape, np.float32))
-  return Source({torchvision_name(architecture, path): stored.shape}, layout.from_torch)
+  return Conversion({name: stored.shape}, layout.from_torch)
 
 
 def torchvision_name(architecture: str, path: Path) -> str:
-  """Name of an array, e.g. `layer1.0.conv1.weight`."""
+  """Returns the name of an array, such as `layer1.0.conv1.weight`."""
   _, *modules, leaf = path
   if architecture == "alexnet":
     modules = [_TORCHVISION_ALEXNET[name] for name in modules]
@@ -104,36 +104,40 @@ def torchvision_name(architecture: str, path: Path) -> str:
 
 
 def torchvision_layout(path: Path, shape: Shape) -> Layout:
-  """Layout of an array."""
+  """Returns the layout of an array."""
   if path[-2:] == ("fc6", "kernel"):
-    return _FLATTENED_MAP
+    return _FLATTENED
   return {1: _AS_IS, 2: _DENSE, 4: _CONV}[len(shape)]
 
 
-def keras_source(architecture: str, path: Path, shape: Shape) -> Source:
-  """Source of an array in the names of Keras's first ResNet-50, in HWIO."""
+def keras_conversion(architecture: str, path: Path, shape: Shape) -> Conversion:
+  """Returns the conversion of an array from Keras's first ResNet-50, in HWIO."""
   if architecture != "resnet50":
-    raise ValueError(f"Keras has no {architecture}; only resnet50 has Keras names.")
+    raise ValueError(
+      f"The architecture is {architecture!r}, expected 'resnet50', the only one with "
+      "Keras names."
+    )
   _, *modules, leaf = path
   if modules == ["fc"]:
-    return Source({f"fc1000/{leaf}": shape}, lambda x: x)
+    return Conversion({f"fc1000/{leaf}": shape}, lambda x: x)
   conv, norm = _keras_layers(modules)
   if leaf == "kernel":
-    return Source({f"{conv}/kernel": shape}, lambda x: x)
+    return Conversion({f"{conv}/kernel": shape}, lambda x: x)
   tensors = {f"{norm}/{_KERAS_LEAVES[leaf]}": shape}
   if leaf != "mean":
-    return Source(tensors, lambda x: x)
-  # Convolutions have a bias there, which the mean takes away again.
-  return Source(tensors | {f"{conv}/bias": shape}, lambda mean, bias: mean - bias)
+    return Conversion(tensors, lambda x: x)
+  # Keras's convolutions have a bias, which batch norm's mean absorbs here.
+  return Conversion(tensors | {f"{conv}/bias": shape}, lambda mean, bias: mean - bias)
 
 
 def _keras_layers(modules: list[str]) -> tuple[str, str]:
-  """Names of a convolution and of the batch norm behind it, given either."""
+  """Returns the names of a convolution and the batch norm after it, given either."""
   if len(modules) == 1:
     return "conv1", "bn_conv1"
   stage, block, layer = modules
-  stage = int(stage.removeprefix("layer")) + 1
-  block = "abcdef"[int(block.removeprefix("block"))]
   number = re.search(r"\d$", layer)
   branch = f"2{'abc'[int(number[0]) - 1]}" if number else "1"
-  return f"res{stage}{block}_branch{branch}", f"bn{stage}{block}_branch{branch}"
+  position = int(stage.removeprefix("layer")) + 1
+  letter = "abcdef"[int(block.removeprefix("block"))]
+  suffix = f"{position}{letter}_branch{branch}"
+  return f"res{suffix}", f"bn{suffix}"

@@ -1,4 +1,4 @@
-"""Pictures of all kinds come out as the RGB that a person sees."""
+"""Images of all kinds are decoded to the RGB that a viewer shows."""
 
 import io
 import struct
@@ -12,7 +12,7 @@ from pnjax import data
 from pnjax.data import _decode
 from tests.data import archives
 
-# Red, green, blue and white quarters: large enough for JPEG to keep their colours.
+# Red, green, blue and white quarters, large enough for JPEG to keep their colours.
 QUARTERS = np.array(
   [[[200, 30, 30], [30, 160, 60]], [[40, 60, 210], [250, 250, 250]]], np.uint8
 ).repeat(32, 0)
@@ -32,7 +32,7 @@ def with_orientation(pixels, orientation, file_format="JPEG"):
 
 
 def png_of_16_bits(pixels):
-  """Writes RGB of 16 bits, which Pillow cannot, from uint16 `[H, W, 3]`."""
+  """Encodes 16-bit RGB, which Pillow cannot, from uint16 `[H, W, 3]`."""
 
   def chunk(kind, content):
     crc = zlib.crc32(kind + content)
@@ -49,7 +49,7 @@ def png_of_16_bits(pixels):
   )
 
 
-def assert_same_picture(actual, expected, tolerance):
+def assert_same_image(actual, expected, tolerance):
   assert actual.dtype == np.uint8
   assert actual.shape == expected.shape
   difference = np.abs(actual.astype(int) - expected.astype(int))
@@ -73,45 +73,57 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_formats(case):
-  picture, tolerance = CASES[case]
-  assert_same_picture(data.decode(picture), QUARTERS, tolerance)
-  np.testing.assert_array_equal(_decode.decode_prepared(picture), data.decode(picture))
+  image, tolerance = CASES[case]
+  assert_same_image(data.decode(image), QUARTERS, tolerance)
+  np.testing.assert_array_equal(_decode.decode_prepared(image), data.decode(image))
 
 
 @pytest.mark.parametrize("file_format", ["JPEG", "PNG"])
 @pytest.mark.parametrize("turns", [0, 1, 2, 3])
 def test_orientation(turns, file_format):
-  """A camera that was turned says so, and the picture is shown upright."""
+  """A rotated camera records so, and the image is shown upright."""
   orientation = {0: 1, 1: 6, 2: 3, 3: 8}[turns]
-  picture = with_orientation(np.rot90(QUARTERS, turns), orientation, file_format)
+  image = with_orientation(np.rot90(QUARTERS, turns), orientation, file_format)
   for decode in (data.decode, _decode.decode_prepared):
-    assert_same_picture(decode(picture), QUARTERS, 3)
+    assert_same_image(decode(image), QUARTERS, 3)
 
 
 def test_grey():
   grey = QUARTERS[..., 0]
   expected = np.repeat(grey[..., None], 3, axis=2)
-  picture = encode(Image.fromarray(grey), "JPEG", quality=95)
-  assert_same_picture(data.decode(picture), expected, 1)
-  np.testing.assert_array_equal(_decode.decode_prepared(picture), data.decode(picture))
+  image = encode(Image.fromarray(grey), "JPEG", quality=95)
+  assert_same_image(data.decode(image), expected, 1)
+  np.testing.assert_array_equal(_decode.decode_prepared(image), data.decode(image))
   deep = Image.fromarray(grey.astype(np.uint16) * 256 + 200)
   for file_format in ("PNG", "TIFF"):
-    assert_same_picture(data.decode(encode(deep, file_format)), expected, 0)
+    assert_same_image(data.decode(encode(deep, file_format)), expected, 0)
 
 
 @pytest.mark.parametrize("mode", ["RGBA", "LA", "P"])
-def test_what_is_transparent_shows_white(mode):
+def test_transparent_pixels_are_white(mode):
   alpha = np.zeros(QUARTERS.shape[:2], np.uint8)
   alpha[:32] = 255
-  grey = np.repeat(np.full_like(alpha, 70)[..., None], 3, axis=2)
+  grey = np.full(QUARTERS.shape, 70, np.uint8)
   rgba = Image.fromarray(np.dstack([grey, alpha]))
-  expected = np.where(alpha[..., None] > 0, 70, 255).astype(np.uint8).repeat(1, 2)
-  expected = np.broadcast_to(expected, QUARTERS.shape)
-  assert_same_picture(data.decode(encode(rgba.convert(mode), "PNG")), expected, 1)
+  expected = np.where(alpha[..., None] > 0, grey, 255).astype(np.uint8)
+  assert_same_image(data.decode(encode(rgba.convert(mode), "PNG")), expected, 1)
+
+
+def test_translucent_pixels_blend_into_white():
+  pixels = np.full((8, 8, 4), (70, 70, 70, 128), np.uint8)
+  expected = np.full((8, 8, 3), 162, np.uint8)
+  image = encode(Image.fromarray(pixels), "PNG")
+  assert_same_image(data.decode(image), expected, 1)
+
+
+def test_the_first_frame_of_an_animation_is_decoded():
+  first, second = Image.new("RGB", (8, 8), "red"), Image.new("RGB", (8, 8), "blue")
+  image = encode(first, "GIF", save_all=True, append_images=[second])
+  assert data.decode(image)[0, 0].tolist() == [255, 0, 0]
 
 
 def test_paths(tmp_path):
-  archives.write_picture(tmp_path / "a.jpg", 0)
+  archives.write_image(tmp_path / "a.jpg", 0)
   expected = data.decode(archives.jpeg(0))
   np.testing.assert_array_equal(data.decode(tmp_path / "a.jpg"), expected)
   np.testing.assert_array_equal(data.decode(str(tmp_path / "a.jpg")), expected)
@@ -119,35 +131,41 @@ def test_paths(tmp_path):
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("quality", [30, 75, 95])
-def test_opencv_shows_ordinary_jpegs_as_pillow_does(seed, quality):
+def test_opencv_and_pillow_agree_on_common_jpegs(seed, quality):
   noise = np.random.default_rng(seed).integers(256, size=(37, 53, 3), dtype=np.uint8)
-  picture = encode(Image.fromarray(noise), "JPEG", quality=quality)
-  ours = _decode.decode_prepared(picture)
-  # Releases of libjpeg may round differently.
-  assert_same_picture(ours, data.decode(picture), 0.5)
+  image = encode(Image.fromarray(noise), "JPEG", quality=quality)
+  # Versions of libjpeg may round differently.
+  assert_same_image(_decode.decode_prepared(image), data.decode(image), 0.5)
 
 
 @pytest.mark.parametrize("file_format", ["JPEG", "PNG", "GIF", "WEBP", "TIFF"])
 @pytest.mark.parametrize("share", [0.01, 0.5, 0.9])
-def test_what_is_cut_off_is_refused(file_format, share, tmp_path):
+def test_truncated_images_are_refused(file_format, share, tmp_path):
   noise = np.random.default_rng(0).integers(256, size=(64, 64, 3), dtype=np.uint8)
-  whole = encode(Image.fromarray(noise), file_format)
+  intact = encode(Image.fromarray(noise), file_format)
   file = tmp_path / "half.jpg"
-  file.write_bytes(whole[: int(share * len(whole))])
+  file.write_bytes(intact[: int(share * len(intact))])
   with pytest.raises(ValueError, match=r"half\.jpg cannot be decoded"):
     data.decode(file)
 
 
-@pytest.mark.parametrize("content", [b"", b"no picture", b"\xff\xd8\xff\xe0"])
-def test_what_is_no_picture_is_refused(content):
-  with pytest.raises(ValueError, match="cannot be decoded"):
+@pytest.mark.parametrize("content", [b"", b"not an image", b"\xff\xd8\xff\xe0"])
+def test_other_files_are_refused(content):
+  message = "the image cannot be decoded: Pillow does not know its format"
+  with pytest.raises(ValueError, match=message):
     data.decode(content)
+
+
+def test_what_opencv_cannot_decode_is_left_to_pillow(monkeypatch):
+  monkeypatch.setattr(_decode.cv2, "imdecode", lambda content, flags: None)
+  image = archives.jpeg(0)
+  np.testing.assert_array_equal(_decode.decode_prepared(image), data.decode(image))
 
 
 @pytest.mark.parametrize("side", [9_600, 60_000])
 @pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
 def test_a_decompression_bomb_is_refused(side):
-  """A header that promises gigabytes, of a file of a few bytes."""
+  """A file of a few bytes whose header claims gigabytes."""
   bomb = bytearray(encode(Image.new("L", (1, 1)), "PNG"))
   bomb[16:24] = struct.pack(">II", side, side)
   bomb[29:33] = struct.pack(">I", zlib.crc32(bomb[12:29]))
@@ -155,7 +173,7 @@ def test_a_decompression_bomb_is_refused(side):
     data.decode(bytes(bomb))
 
 
-def test_a_bomb_is_refused_as_jpeg_too(monkeypatch):
+def test_a_decompression_bomb_is_refused_as_jpeg(monkeypatch):
   monkeypatch.setattr(_decode, "MAX_PIXELS", 40 * 32 - 1)
   with pytest.raises(ValueError, match="40 × 32 pixels, expected at most 1279"):
     _decode.decode_prepared(archives.jpeg(0))

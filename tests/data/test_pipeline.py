@@ -11,7 +11,7 @@ SIZE = 16
 
 
 def train(split, count, *, start=0, **kwargs):
-  """Batches of training from a step on."""
+  """Returns training batches, beginning at step `start`."""
   arguments = {"batch_size": 6, "image_size": SIZE, "seed": 0, "num_threads": 2}
   batches = data.train_batches(split, **(arguments | kwargs))
   return list(itertools.islice(iter(batches), start, start + count))
@@ -26,14 +26,14 @@ def assert_same_batches(actual, expected):
 
 
 def by_content(batch):
-  """Pictures of a batch with their labels, in an order of their own."""
+  """Returns the images of a batch with their labels, sorted."""
   pairs = zip(batch["image"], batch["label"], strict=True)
   return sorted((image.tobytes(), int(label)) for image, label in pairs)
 
 
 @pytest.fixture
 def reads(monkeypatch):
-  """Positions of all pictures that are read."""
+  """Positions of all images that are read."""
   positions = []
   getitem = _split.Split.__getitem__
 
@@ -45,7 +45,7 @@ def reads(monkeypatch):
   return positions
 
 
-def test_training_batches_have_the_promised_types(split):
+def test_shapes_and_types_of_training_batches(split):
   (batch,) = train(split, 1)
   assert set(batch) == {"image", "label"}
   assert batch["image"].shape == (6, SIZE, SIZE, 3)
@@ -54,9 +54,9 @@ def test_training_batches_have_the_promised_types(split):
   assert batch["label"].dtype == np.int32
 
 
-def test_each_epoch_has_every_picture_once_in_another_order(split):
-  """Without augmentation; 21 pictures are three and a half batches of six."""
-  batches = train(split, 14, augment="none")  # 84 pictures, four epochs.
+def test_each_epoch_has_each_image_once_in_another_order(split):
+  """Without augmentation; 21 images are three and a half batches of six."""
+  batches = train(split, 14, augment="none")  # 84 images, four epochs.
   images = [image.tobytes() for batch in batches for image in batch["image"]]
   everything = {
     _transforms.squash(data.decode(e["image"]), SIZE).tobytes() for e in split
@@ -68,7 +68,7 @@ def test_each_epoch_has_every_picture_once_in_another_order(split):
   assert len({tuple(epoch) for epoch in epochs}) == 4
 
 
-def test_labels_belong_to_their_pictures(split):
+def test_labels_belong_to_their_images(split):
   label = {
     _transforms.squash(data.decode(e["image"]), SIZE).tobytes(): e["label"]
     for e in split
@@ -77,8 +77,8 @@ def test_labels_belong_to_their_pictures(split):
     assert [label[x.tobytes()] for x in batch["image"]] == batch["label"].tolist()
 
 
-@pytest.mark.parametrize("augment", ["crop", "resize"])
-def test_batches_depend_on_seed_and_step_alone(split, augment):
+@pytest.mark.parametrize("augment", ["crop", "flip"])
+def test_batches_depend_on_seed_and_step_only(split, augment):
   expected = train(split, 8, augment=augment)
   for num_threads in (1, 4):
     batches = train(split, 8, augment=augment, num_threads=num_threads)
@@ -93,7 +93,7 @@ def test_augmentation_differs_between_epochs(split):
   one = split.subset([0])
   batches = train(one, 20, batch_size=1, augment="crop")
   assert len({batch["image"].tobytes() for batch in batches}) == 20
-  batches = train(one, 20, batch_size=1, augment="resize")
+  batches = train(one, 20, batch_size=1, augment="flip")
   whole = _transforms.squash(data.decode(one[0]["image"]), SIZE)
   seen = {batch["image"].tobytes() for batch in batches}
   assert seen == {whole.tobytes(), np.ascontiguousarray(whole[:, ::-1]).tobytes()}
@@ -127,7 +127,7 @@ def test_resuming_is_exact(split):
   assert_same_batches([next(other) for _ in range(4)], expected[5:])
 
 
-def test_resuming_reads_no_skipped_pictures(split, reads):
+def test_resuming_does_not_read_skipped_images(split, reads):
   arguments = {"batch_size": 6, "image_size": SIZE, "seed": 0, "num_threads": 1}
   iterator = iter(data.train_batches(split, **arguments))
   next(iterator)
@@ -137,10 +137,10 @@ def test_resuming_reads_no_skipped_pictures(split, reads):
   resumed.set_state(far)
   reads.clear()
   next(resumed)
-  assert 6 <= len(reads) <= 24  # A batch, and what is fetched ahead.
+  assert 6 <= len(reads) <= 24  # A batch, and prefetched images.
 
 
-def test_evaluation_has_every_picture_once_in_order(split):
+def test_evaluation_has_each_image_once_in_order(split):
   batches = list(data.eval_batches(split, batch_size=8, image_size=SIZE))
   assert [b["mask"].sum() for b in batches] == [8, 8, 5]
   for batch in batches:
@@ -164,7 +164,7 @@ def test_evaluation_has_every_picture_once_in_order(split):
 
 @pytest.mark.parametrize("count", [1, 8, 16, 17, 21])
 @pytest.mark.parametrize("shard_count", [2, 4])
-def test_shards_evaluate_every_picture_once(split, count, shard_count):
+def test_shards_evaluate_each_image_once(split, count, shard_count):
   shards = [
     list(
       data.eval_batches(
@@ -184,7 +184,7 @@ def test_shards_evaluate_every_picture_once(split, count, shard_count):
   assert sorted(seen.tolist()) == list(range(count))
 
 
-def test_center_is_the_other_way_to_evaluate(split):
+def test_evaluation_on_the_center(split):
   batch = next(
     iter(data.eval_batches(split, batch_size=1, image_size=8, resize="center"))
   )
@@ -193,7 +193,7 @@ def test_center_is_the_other_way_to_evaluate(split):
 
 
 def test_twelve_crops(split):
-  arguments = {"batch_size": 3, "image_size": 28, "num_crops": 12, "crop_side": 32}
+  arguments = {"batch_size": 3, "image_size": 28, "num_crops": 12, "resize_side": 32}
   (first, *_) = data.eval_batches(split, **arguments)
   assert first["image"].shape == (3, 12, 28, 28, 3)
   expected = _transforms.twelve_crops(data.decode(split[1]["image"]), 28, 32)
@@ -210,9 +210,11 @@ def test_twelve_crops(split):
 @pytest.mark.parametrize(
   ("arguments", "message"),
   [
-    ({"augment": "mixup"}, "'mixup', expected one of 'crop', 'resize', 'none'"),
+    ({"augment": "mixup"}, "'mixup', expected one of 'crop', 'flip', 'none'"),
+    ({"augment": "resize"}, "^`augment` is 'resize', expected 'flip', its new name.$"),
     ({"num_crops": 10}, "10, expected one of 1, 12"),
-    ({"num_crops": 12, "image_size": 448}, "256, expected at least `image_size`"),
+    ({"num_crops": 12, "image_size": 448}, "`resize_side` is 256, expected at least"),
+    ({"image_size": 0}, "`image_size` is 0, expected 1 or more"),
     ({"shard_count": 4}, "6, expected a multiple of `shard_count`, 4"),
     ({"shard_count": 2, "shard_index": 2}, "2, expected from 0 to 1"),
   ],
@@ -228,5 +230,5 @@ def test_wrong_arguments_of_evaluation(split):
 
 
 def test_an_empty_split_is_refused(split):
-  with pytest.raises(ValueError, match="no pictures"):
+  with pytest.raises(ValueError, match="the split has no images"):
     train(split.subset([]), 1)

@@ -1,25 +1,22 @@
-"""The real pictures, where they are at hand."""
-
-import pathlib
+"""Real images, if they are available; see `tests/real_data.py`."""
 
 import numpy as np
 import pytest
 
 from pnjax import data
 from pnjax.data import _decode
-
-SHARED = pathlib.Path(__file__).parents[3] / "shared" / "data"
-
-
-def require(name):
-  if not (SHARED / name).is_dir():
-    pytest.skip(f"{SHARED / name} is not there")
-  return SHARED / name
+from tests import real_data
 
 
 @pytest.fixture(scope="module")
-def fmd(tmp_path_factory):
-  source, folder = require("fmd"), tmp_path_factory.mktemp("fmd")
+def source():
+  return real_data.require("data", "fmd")
+
+
+@pytest.fixture(scope="module")
+def fmd(source, tmp_path_factory):
+  """A folder of datasets with `fmd`."""
+  folder = tmp_path_factory.mktemp("fmd")
   data.prepare("fmd", source, folder, splits=source / "splits")
   return folder
 
@@ -32,32 +29,33 @@ def test_fmd(fmd):
     assert np.bincount(labels).tolist() == [50] * 10
 
 
-def test_fmd_has_the_listed_folds(fmd):
+def test_fmd_has_the_listed_folds(fmd, source):
   for k in range(1, 11):
     for part in ("train", "test"):
       split = data.open_split("fmd", f"fold_{k}_{part}", fmd)
-      lines = (SHARED / f"fmd/splits/{part}_{k}.txt").read_text().split()
+      lines = (source / f"splits/{part}_{k}.txt").read_text().split()
       assert len(split) == len(lines)
       assert split[7]["file"] == lines[7]
       assert split.class_names[split[7]["label"]] == lines[7].split("/")[0]
 
 
-def test_fmd_is_stored_and_decoded_as_it_is(fmd):
+def test_fmd_is_stored_unchanged_and_decoded_correctly(fmd, source):
   split = data.open_split("fmd", "all", fmd)
-  grey = 0
+  num_grey = 0
   for i in range(0, 1000, 25):
     example = split[i]
-    assert example["image"] == (SHARED / "fmd" / example["file"]).read_bytes()
+    assert example["image"] == (source / example["file"]).read_bytes()
     pixels = data.decode(example["image"])
     assert pixels.shape == (384, 512, 3)
     difference = pixels.astype(int) - _decode.decode_prepared(example["image"])
     assert np.abs(difference).mean() < 0.5
-    grey += (pixels == pixels[..., :1]).all()
-  assert grey <= 3
+    num_grey += (pixels == pixels[..., :1]).all()
+  assert num_grey <= 3
 
 
+@pytest.mark.slow
 def test_flower102(tmp_path):
-  data.prepare("flower102", require("flower102"), tmp_path)
+  data.prepare("flower102", real_data.require("data", "flower102"), tmp_path)
   for name in ("train", "validation"):
     split = data.open_split("flower102", name, tmp_path)
     assert np.bincount(split.labels).tolist() == [10] * 102

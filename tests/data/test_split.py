@@ -1,10 +1,12 @@
 import pickle
 import re
+import shutil
 
 import numpy as np
 import pytest
 
 from pnjax import data
+from pnjax.data import _prepare
 from tests.data import archives
 
 
@@ -19,14 +21,14 @@ def test_examples(split):
   assert (split.name, split.split) == ("folder", "all")
 
 
-def test_it_is_a_sequence(split):
+def test_a_split_is_a_sequence(split):
   assert len(list(split)) == len(split) == 21
   for index in (21, -22):
-    with pytest.raises(IndexError, match=f"{index}, but there are 21"):
+    with pytest.raises(IndexError, match=f"{index}, but there are 21 images"):
       split[index]
 
 
-def test_subset_is_in_its_own_order(split):
+def test_a_subset_has_its_own_order(split):
   subset = split.subset([7, 3, 3, 20])
   assert [e["file"] for e in subset] == [split[i]["file"] for i in (7, 3, 3, 20)]
   assert subset.labels.tolist() == split.labels[[7, 3, 3, 20]].tolist()
@@ -57,13 +59,13 @@ def test_unknown_datasets(prepared):
     data.open_split("imagenet", "train", prepared)
 
 
-def test_what_is_not_prepared_says_how(prepared):
+def test_a_missing_dataset_names_the_command_that_prepares_it(prepared):
   command = f"python -m experiments.prepare mit67 --source=DIR --data_dir={prepared}"
   with pytest.raises(FileNotFoundError, match=re.escape(f"`{command}`")):
     data.open_split("mit67", "train", prepared)
 
 
-def test_fingerprint_knows_pictures_and_order(split, prepared, tmp_path):
+def test_the_fingerprint_depends_on_images_and_order(split, prepared, tmp_path):
   same = data.open_split("folder", "all", prepared).fingerprint
   assert re.fullmatch("[0-9a-f]{64}", split.fingerprint)
   others = [
@@ -72,7 +74,7 @@ def test_fingerprint_knows_pictures_and_order(split, prepared, tmp_path):
     data.open_split("folder", "train", prepared),
   ]
   archives.folder(tmp_path / "source", ("ant", "bee", "cat"), per_class=7)
-  archives.write_picture(tmp_path / "source/bee/3.jpg", 99)
+  archives.write_image(tmp_path / "source/bee/3.jpg", 99)
   data.prepare("folder", tmp_path / "source", tmp_path / "data")
   others.append(data.open_split("folder", "all", tmp_path / "data"))
   fingerprints = [split.fingerprint, *(other.fingerprint for other in others)]
@@ -81,7 +83,7 @@ def test_fingerprint_knows_pictures_and_order(split, prepared, tmp_path):
   assert split.subset(range(21)).fingerprint == split.fingerprint
 
 
-def test_workers_may_have_a_copy(split):
+def test_splits_can_be_pickled(split):
   assert pickle.loads(pickle.dumps(split))[3] == split[3]
 
 
@@ -94,12 +96,12 @@ def test_workers_may_have_a_copy(split):
     ("metadata.json", lambda path: path.write_text("{")),
   ],
 )
-def test_damage_is_said(tmp_path, pattern, damage):
-  archives.folder(tmp_path / "pictures")
-  folder = data.prepare("folder", tmp_path / "pictures", tmp_path / "data")
+def test_damaged_datasets_are_reported(prepared, tmp_path, pattern, damage):
+  shutil.copytree(prepared, tmp_path / "data")
+  folder = _prepare.prepared_folder("folder", tmp_path / "data")
   for path in folder.glob(pattern):
     damage(path)
   with pytest.raises(
-    OSError, match=r"is damaged \(.*\). Remove it, and prepare folder"
+    OSError, match=r"is damaged \(.*\); delete it and prepare folder again"
   ):
     data.open_split("folder", "all", tmp_path / "data")[0]

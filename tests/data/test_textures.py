@@ -1,10 +1,11 @@
-"""The made pictures are what they claim to be."""
+"""The synthetic images have the properties that they promise."""
 
 import hashlib
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from sklearn import linear_model
 from sklearn import pipeline
 from sklearn import preprocessing
@@ -13,32 +14,39 @@ from pnjax import data
 from pnjax import ops
 from pnjax.data import _prepare
 from pnjax.data import _textures
+from pnjax.data._decode import decode_prepared
 
 CELLS = 8
 
 
-def test_they_are_prepared_when_first_opened(tmp_path):
-  """Those of an older version are not taken for them."""
-  current = _prepare.prepared_folder("textures", tmp_path)
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory):
+  """A folder of datasets with textures of an earlier version."""
+  folder = tmp_path_factory.mktemp("textures")
+  current = _prepare.prepared_folder("textures", folder)
   current.with_name("1.0.0").mkdir(parents=True)
-  split = data.open_split("textures", "test", tmp_path)
+  return folder
+
+
+def test_textures_are_prepared_when_first_opened(data_dir):
+  split = data.open_split("textures", "test", data_dir)
   assert len(split) == 512
   assert split.class_names == _textures.CLASS_NAMES
   assert np.bincount(split.labels).tolist() == [64] * 8
   assert data.decode(split[0]["image"]).shape == (64, 64, 3)
-  again = data.open_split("textures", "test", tmp_path)
+  again = data.open_split("textures", "test", data_dir)
   assert again.fingerprint == split.fingerprint
 
 
-def test_every_picture_depends_on_its_index_alone():
-  picture = _textures.Texture("train", 5)
-  assert picture.read() == _textures.archive().stored["train"][5].read()
-  assert picture.read() != _textures.Texture("test", 5).read()
-  assert picture.read() != _textures.Texture("train", 13).read()
+def test_an_image_depends_on_split_and_index_only():
+  image = _textures.Texture("train", 5)
+  assert image.read() == _textures.archive().stored["train"][5].read()
+  assert image.read() != _textures.Texture("test", 5).read()
+  assert image.read() != _textures.Texture("train", 13).read()
 
 
-def test_they_are_drawn_as_their_version_says():
-  """Whoever changes them raises `VERSION`, and then this."""
+def test_images_change_with_the_version():
+  """If you change the images, raise `VERSION` and update this test."""
   digest = hashlib.sha256()
   for label in range(8):
     rng = np.random.default_rng(label)
@@ -59,7 +67,7 @@ def test_patterns_are_equally_frequent_in_all_classes():
 
 
 def features(images):
-  """Four detectors of patterns and four of colours in every cell, `[B, 64, 8]`."""
+  """Responses of four pattern and four colour detectors per cell, `[B, 64, 8]`."""
   x = images.astype(np.float32) / 255
   size = x.shape[1] // CELLS
   x = x.reshape(-1, CELLS, size, CELLS, size, 3).transpose(0, 1, 3, 2, 4, 5)
@@ -77,7 +85,7 @@ def features(images):
 
 
 def energy(grey, y_frequency, x_frequency):
-  """Amplitude of a wave of four pixels, whatever its phase."""
+  """Amplitude of a wave of four pixels, at any phase."""
   y, x = np.indices((8, 8)) * np.pi / 2
   waves = [
     fy(y_frequency * y) * fx(x_frequency * x)
@@ -106,13 +114,14 @@ def accuracy(phi, labels, pool):
   return classifier.score(pooled["test"], labels["test"])
 
 
-def test_they_show_what_the_paper_claims():
-  """Averages < co-occurrences < with coordinates < with Power Normalization."""
+def test_textures_show_what_the_paper_claims(data_dir):
+  """Means < co-occurrences < with coordinates < with Power Normalization."""
   phi, labels = {}, {}
-  for split, pictures in _textures.archive().stored.items():
-    images = np.stack([data.decode(picture.read()) for picture in pictures])
-    phi[split] = jnp.asarray(features(images), jnp.float32)
-    labels[split] = np.array([picture.label for picture in pictures])
+  for name, images in (("train", "train[:512]"), ("test", "test")):
+    split = data.open_split("textures", images, data_dir)
+    pixels = np.stack([decode_prepared(example["image"]) for example in split])
+    phi[name] = jnp.asarray(features(pixels), jnp.float32)
+    labels[name] = split.labels
   coordinates = ops.spatial_coordinates(CELLS, CELLS, 5, 0.3, 1.0)
 
   def sop(phi):
@@ -132,8 +141,8 @@ def test_they_show_what_the_paper_claims():
     "sop_sc_sigme": with_coordinates(sop_sigme),
   }
   top1 = {name: accuracy(phi, labels, pool) for name, pool in pools.items()}
-  assert top1["fop"] < 0.3  # An eighth is chance.
+  assert top1["fop"] < 0.3  # Chance is an eighth.
   assert top1["fop"] + 0.15 < top1["sop"] < top1["sop_sigme"]
-  assert top1["sop_sigme"] < 0.6  # Half of it cannot be known without places.
+  assert top1["sop_sigme"] < 0.6  # Without locations, two classes remain.
   assert top1["sop_sigme"] + 0.2 < top1["sop_sc"] < top1["sop_sc_sigme"] - 0.05
   assert top1["sop_sc_sigme"] > 0.92

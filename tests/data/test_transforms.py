@@ -5,19 +5,19 @@ from pnjax.data import _transforms
 
 
 def ramp(height, width):
-  """A picture whose red is the column, green the row, both from 0 to 255."""
+  """An image whose red is the column and green the row, both from 0 to 255."""
   x = np.broadcast_to(np.linspace(0, 255, width), (height, width))
   y = np.broadcast_to(np.linspace(0, 255, height)[:, None], (height, width))
   return np.stack([x, y, np.zeros_like(x)], axis=2).round().astype(np.uint8)
 
 
-def test_squash_keeps_all_of_the_picture():
+def test_squash_keeps_the_whole_image():
   result = _transforms.squash(ramp(60, 200), 50)
   assert result.shape == (50, 50, 3)
   np.testing.assert_allclose(result.astype(int), ramp(50, 50), atol=4)
 
 
-def test_center_keeps_the_aspect():
+def test_center_keeps_the_aspect_ratio():
   result = _transforms.center(ramp(64, 128), 64)
   np.testing.assert_array_equal(result, ramp(64, 128)[:, 32:96])
   result = _transforms.center(ramp(128, 64), 32)
@@ -28,7 +28,7 @@ def test_center_keeps_the_aspect():
 
 
 def test_shrinking_averages():
-  """Stripes of one pixel become grey, whatever the sizes; none reappear."""
+  """Stripes of one pixel become grey at any size, without aliasing."""
   stripes = np.zeros((90, 300, 3), np.uint8)
   stripes[:, ::2] = 255
   for size in (20, 64, 100):
@@ -36,7 +36,7 @@ def test_shrinking_averages():
     assert np.abs(result - 127.5).max() < 45
 
 
-def test_random_crops_show_a_part(rng):
+def test_areas_and_aspect_ratios_of_random_crops(rng):
   areas, aspects = [], []
   for _ in range(300):
     part = _transforms.random_crop(ramp(256, 256), 64, rng).astype(int)
@@ -51,7 +51,7 @@ def test_random_crops_show_a_part(rng):
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 900), (700, 2)])
-def test_pictures_of_any_shape(shape, rng):
+def test_images_of_any_shape(shape, rng):
   image = ramp(*shape)
   assert _transforms.random_crop(image, 32, rng).shape == (32, 32, 3)
   assert _transforms.center(image, 32).shape == (32, 32, 3)
@@ -59,7 +59,7 @@ def test_pictures_of_any_shape(shape, rng):
   assert _transforms.twelve_crops(image, 28, 32).shape == (12, 28, 28, 3)
 
 
-def test_half_of_the_pictures_are_flipped(rng):
+def test_half_of_the_images_are_flipped(rng):
   image = ramp(8, 8)
   flipped = [_transforms.random_flip(image, rng)[0, 0, 0] == 255 for _ in range(400)]
   assert 150 < sum(flipped) < 250
@@ -82,12 +82,12 @@ def test_twelve_crops():
     np.testing.assert_array_equal(crops[6 + i], crop[:, ::-1])
 
 
-def test_twelve_crops_of_a_larger_picture_show_the_same():
+def test_twelve_crops_do_not_depend_on_the_resolution():
   small = _transforms.twelve_crops(ramp(256, 384), 224, 256).astype(int)
   large = _transforms.twelve_crops(ramp(1024, 1536), 224, 256).astype(int)
   np.testing.assert_allclose(large, small, atol=3)
 
 
-def test_a_larger_side_makes_smaller_crops():
+def test_a_larger_resize_side_makes_smaller_crops():
   crops = _transforms.twelve_crops(ramp(384, 384), 224, 384)
   np.testing.assert_array_equal(crops[0], ramp(384, 384)[:224, :224])

@@ -6,31 +6,32 @@ from experiments.configs import demo
 from experiments.configs import flower102
 from experiments.configs import fmd
 from experiments.configs import methods
-from pnjax.train import heads
+from pnjax import models
+from pnjax import ops
 
 
 @pytest.mark.parametrize("name", ["flower102", "fmd", "folder", "food101", "mit67"])
-def test_heads_of_all_methods_can_be_built(name):
+def test_the_pooling_of_all_methods_can_be_built(name):
   module = importlib.import_module(f"experiments.configs.{name}")
   for method in methods.METHODS:
     config = module.get_config(method)
     assert config.is_locked
-    heads.check(config.head)
+    models.check_pooling(config)
 
 
-def test_swept_values_are_those_of_the_backbone_and_the_method():
+def test_swept_values_belong_to_a_backbone_and_a_method():
   of = flower102.get_config
-  assert of("sop_sc_sigme,alexnet").head.beta == 0.6
-  assert of("sop_sigme,alexnet").head.beta == 0.6
-  assert of("sop_sc_sigme").head.beta == 0
-  assert of("sop_sc_spec_maxexp,alexnet").head.eta == 100
-  assert of("sop_sc_spec_sigme,alexnet").head.beta == 0
-  assert fmd.get_config("sop_sc_spec_maxexp").head.eta == 5
+  assert of("sop_sc_sigme,alexnet").pooling.beta == 0.6
+  assert of("sop_sigme,alexnet").pooling.beta == 0.6
+  assert of("sop_sc_sigme").pooling.beta == 0
+  assert of("sop_sc_spec_maxexp,alexnet").pooling.eta == 100
+  assert of("sop_sc_spec_sigme,alexnet").pooling.beta == 0
+  assert fmd.get_config("sop_sc_spec_maxexp").pooling.eta == 5
   for method in methods.METHODS:
-    heads.check(of(f"{method},alexnet").head)
+    models.check_pooling(of(f"{method},alexnet"))
 
 
-def test_the_rate_of_the_classifier_suits_the_length_of_vectors():
+def test_the_rate_of_the_classifier_suits_the_length_of_pooled_vectors():
   rates = [
     flower102.get_config(text).optim.classifier_rate
     for text in ("fop,alexnet", "sop_sc_sigme,alexnet", "fop", "sop_sc_sigme")
@@ -48,6 +49,12 @@ def test_the_rate_of_the_classifier_suits_the_length_of_vectors():
     ("sop,alexnet,resnet50", "'alexnet,resnet50', expected one of"),
   ],
 )
-def test_what_is_unknown_is_said(text, match):
+def test_unknown_methods_and_backbones(text, match):
   with pytest.raises(ValueError, match=match):
     flower102.get_config(text)
+
+
+def test_there_is_a_method_for_every_power_norm():
+  for name in ops.POWER_NORMS:
+    for method in ("fop", "sop", "sop_sc", "sop_spec", "sop_sc_spec"):
+      assert methods.METHODS[f"{method}_{name}"]["power_norm"] == name

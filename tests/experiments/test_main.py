@@ -1,4 +1,4 @@
-"""What `python -m experiments.main` says, in a process of its own."""
+"""The output of `python -m experiments.main`, in its own process."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from experiments.configs import methods
-from tests.train import runs
+from tests import small_runs as runs
 
 DEMO = "experiments/configs/demo.py"
 
@@ -25,7 +25,7 @@ def run(*args, **environment):
 
 
 def error_of(*args, **environment):
-  """The line of a command that fails."""
+  """The one line that a failing command prints."""
   done = run(*args, **environment)
   assert (done.returncode, done.stdout) == (1, "")
   (line,) = done.stderr.splitlines()
@@ -37,7 +37,7 @@ def test_help_has_an_example_and_the_flags_of_the_command_only():
   done = run("--help")
   assert done.returncode == 0
   lines = done.stdout.splitlines()
-  assert lines[0] == "Trains and evaluates a classifier from a config."
+  assert lines[0] == "Trains and evaluates a network from a config."
   assert any(line.strip().startswith("python -m experiments.main") for line in lines)
   flags = [x.split(":")[0].strip() for x in lines if x.startswith("  --")]
   assert flags == ["--config", "--coordinator", "--host", "--num_hosts", "--workdir"]
@@ -73,13 +73,21 @@ def test_a_mistyped_method_lists_the_known_ones(tmp_path):
     ([f"--config={DEMO}:sop,vgg"], "'vgg', expected one of resnet50, alexnet"),
     (
       [f"--config={DEMO}", "--config.train.epochs=3"],
-      "config.train has no field 'epochs', expected one of accumulate, batch_size, ",
+      "config.train has no field 'epochs', expected one of batch_size, cache_",
     ),
     (
       [f"--config={DEMO}", "--config.trian.num_epochs=3"],
-      "config has no field 'trian', expected one of backbone, dataset, head, optim, ",
+      "config has no field 'trian', expected one of backbone, classifier, dataset, ",
     ),
     ([f"--config={DEMO}", "--config.seed.x=3"], "config.seed is a field"),
+    (
+      [f"--config={DEMO}", "--config.head.beta=0.5"],
+      "config has no field 'head.beta': it is pooling.beta now",
+    ),
+    (
+      [f"--config={DEMO}", "--config.train.freeze=backbone"],
+      "config has no field 'train.freeze': it is train.trainable (",
+    ),
     ([f"--config={DEMO}", "--config.train.num_epochs=many"], "num_epochs=many"),
     (["--wrokdir=x"], "'wrokdir'. Did you mean: workdir"),
     ([f"--config={DEMO}", "--workdir=x", "more"], "got 'more' besides flags"),
@@ -89,9 +97,21 @@ def test_flags_that_cannot_be_used(args, message):
   assert message in error_of(*args)
 
 
-@pytest.fixture(scope="module")
-def data_dir(tmp_path_factory):
-  return runs.prepare(tmp_path_factory.mktemp("data"))
+@pytest.mark.parametrize(
+  ("line", "message"),
+  [
+    ("config.head.beta = 0.5", "'head', which does not exist: it is pooling now"),
+    ('config.train.freeze = "all"', "'freeze', which does not exist: it is train.tr"),
+    ("config.train.speed = 1", "'speed', which does not exist: pnjax/config.py has"),
+  ],
+)
+def test_a_config_file_with_old_names(tmp_path, line, message):
+  path = tmp_path / "old.py"
+  path.write_text(
+    "from pnjax import config as config_lib\n\n\ndef get_config():\n"
+    f"  config = config_lib.get_config()\n  {line}\n  return config\n"
+  )
+  assert message in error_of(f"--config={path}", f"--workdir={tmp_path}")
 
 
 @pytest.fixture

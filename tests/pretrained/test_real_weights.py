@@ -1,23 +1,18 @@
-"""Real weights on real pictures; needs `../shared/weights`."""
-
-import pathlib
+"""Real weights on real images, from the folder that `PNJAX_TEST_DATA` names."""
 
 import numpy as np
 from PIL import Image
 import pytest
 
 from pnjax import pretrained
-
-WEIGHTS = pathlib.Path(__file__).parents[3] / "shared" / "weights"
-
-pytestmark = pytest.mark.skipif(
-  not WEIGHTS.is_dir(), reason=f"needs the pretrained weights in {WEIGHTS}"
-)
+from pnjax.pretrained import _files
+from tests import real_data
 
 
 @pytest.fixture(scope="module")
 def resnet50():
-  return pretrained.load(WEIGHTS / "resnet50_v1_caffe.safetensors")
+  path = real_data.require("weights", "resnet50_v1_caffe.safetensors")
+  return pretrained.load(path)
 
 
 def chelsea():
@@ -33,7 +28,7 @@ def china():
 
 
 def crop(image, size=224):
-  """The centre of the picture, of which the shorter side is made 256."""
+  """Returns the center of an image whose shorter side is resized to 256."""
   height, width = image.shape[:2]
   scale = 256 / min(height, width)
   resized = Image.fromarray(image).resize(
@@ -43,27 +38,26 @@ def crop(image, size=224):
   return np.array(resized.crop((left, top, left + size, top + size)))[None]
 
 
-@pytest.mark.parametrize(
-  "picture, label", [(chelsea, 285), (coffee, 967), (china, 698)]
-)
-def test_resnet50_recognises(resnet50, picture, label):
-  logits = resnet50.logits(resnet50.preprocess(crop(picture())))
+@pytest.mark.parametrize("image, label", [(chelsea, 285), (coffee, 967), (china, 698)])
+def test_resnet50_recognises(resnet50, image, label):
+  logits = resnet50.logits(resnet50.preprocess(crop(image())))
   assert int(logits[0].argmax()) == label
 
 
 def test_resnet50_states_its_recipe(resnet50):
   assert resnet50.name == "resnet50_v1_caffe"
-  with pytest.raises(ValueError, match="states the recipe 'resnet50_v1_caffe'"):
-    pretrained.load(WEIGHTS / "resnet50_v1_caffe.safetensors", "resnet50_torchvision")
+  path = real_data.require("weights", "resnet50_v1_caffe.safetensors")
+  with pytest.raises(ValueError, match="expected 'resnet50_v1_caffe', which"):
+    pretrained.load(path, "resnet50_torchvision")
 
 
-def test_alexnet_map_equals_pytorch():
+def test_alexnet_feature_map_equals_pytorch():
   torch = pytest.importorskip("torch")
   import safetensors.torch
 
   from benchmarks import torch_networks
 
-  path = WEIGHTS / "alexnet_features.safetensors"
+  path = real_data.require("weights", "alexnet_features.safetensors")
   network = torch_networks.AlexNet().eval()
   network.load_state_dict(safetensors.torch.load_file(path), strict=False)
   image = crop(chelsea())
@@ -77,3 +71,21 @@ def test_alexnet_map_equals_pytorch():
   actual = weights.features(weights.preprocess(image))
   assert actual.shape == (1, 6, 6, 256)
   np.testing.assert_allclose(actual, expected, atol=1e-4 * expected.max())
+
+
+@pytest.mark.parametrize(
+  "network, name, recipe",
+  [
+    ("resnet50", "resnet50_v1_caffe.safetensors", "resnet50_v1_caffe"),
+    ("alexnet", "alexnet_features.safetensors", "alexnet_torchvision"),
+  ],
+)
+def test_known_files_are_fetched(network, name, recipe, tmp_path):
+  file = real_data.require("weights", name)
+  path = pretrained.fetch(network, file, tmp_path)
+  expected, _ = _files.read(file)
+  actual, metadata = _files.read(path)
+  assert metadata == {"recipe": recipe}
+  assert actual.keys() == expected.keys()
+  for key, x in expected.items():
+    np.testing.assert_array_equal(actual[key], x.astype(np.float32), strict=True)

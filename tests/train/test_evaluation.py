@@ -3,14 +3,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pnjax.train import evaluation
-from pnjax.train.devices import Devices
-from pnjax.train.step import Evaluation
+from pnjax import runtime
+from pnjax import train
 
 
 def test_summary_by_hand():
   confusion = np.array([[3, 1, 0], [0, 5, 0], [2, 0, 1]])
-  summary = evaluation.summarize(6.0, confusion)
+  summary = train.summarize(6.0, confusion)
   assert summary == {
     "top1": pytest.approx(9 / 12),
     "mean_per_class": pytest.approx((3 / 4 + 1 + 1 / 3) / 3),
@@ -22,13 +21,13 @@ def test_summary_by_hand():
 
 def test_classes_without_examples_do_not_count():
   confusion = np.array([[1, 1, 0], [0, 0, 0], [0, 0, 4]])
-  summary = evaluation.summarize(6.0, confusion)
+  summary = train.summarize(6.0, confusion)
   assert summary["top1"] == pytest.approx(5 / 6)
   assert summary["mean_per_class"] == pytest.approx(3 / 4)
   assert summary["per_class"] == [0.5, None, 1.0]
 
 
-def _step(carry, batch, total):
+def _step(carry, batch, psum):
   """Predicts what the batch says; the loss of an example is 1."""
   scale, so_far = carry
   mask = batch["mask"].astype(jnp.int32)
@@ -36,7 +35,7 @@ def _step(carry, batch, total):
   confusion = confusion.at[batch["label"], batch["guess"]].add(mask)
   loss = scale * jnp.sum(mask.astype(jnp.float32))
   return (
-    Evaluation(so_far.loss + total(loss), so_far.confusion + total(confusion)),
+    train.Evaluation(so_far.loss + psum(loss), so_far.confusion + psum(confusion)),
     {"prediction": batch["guess"]},
   )
 
@@ -50,9 +49,9 @@ def test_every_example_counts_once(num_devices):
     {"label": labels[i], "guess": guesses[i], "index": i, "mask": i >= 0}
     for i in indices
   ]
-  devices = Devices(jax.devices()[:num_devices])
-  summary, predictions = evaluation.evaluate(
-    devices.parallel(_step, donate=False),
+  devices = runtime.Devices(jax.devices()[:num_devices])
+  summary, predictions = train.evaluate(
+    devices.parallelize(_step, donate=False),
     devices.replicate(jnp.float32(1)),
     batches,
     num_examples=5,

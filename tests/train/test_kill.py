@@ -1,4 +1,4 @@
-"""Runs that are killed or stopped, and continued by the same command."""
+"""Runs that are killed or stopped, and resumed by the same command."""
 
 import os
 import signal
@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from tests.train import runs
+from tests import small_runs as runs
 
 pytestmark = pytest.mark.slow
 
@@ -44,7 +44,7 @@ def test_a_run_that_is_killed_ten_times(data_dir, tmp_path, compilation_cache, r
 
 
 def _kill(moments, start, workdir, rng):
-  """Starts a run again and again, and kills it at these moments of its life."""
+  """Starts a run repeatedly, and kills it at the given moments."""
   checkpoints = workdir / "checkpoints"
   for moment in moments:
     process = start(workdir)
@@ -65,8 +65,8 @@ def _assert_continues(start, workdir, whole):
 
 
 def _wait_for(moment, process, checkpoints, rng):
-  """Returns at some moment of a run's life."""
-  if moment == "early":  # While it imports, or takes up the last checkpoint.
+  """Returns at the given moment of a run."""
+  if moment == "early":  # While it imports, or restores the last checkpoint.
     time.sleep(rng.uniform(0, 4))
     return
   target = _newest(checkpoints) + 3 * rng.integers(1, 3)
@@ -79,13 +79,13 @@ def _wait_for(moment, process, checkpoints, rng):
 
 
 def _newest(checkpoints):
-  """The last step of which a save was begun."""
+  """The last step whose checkpoint was begun."""
   names = os.listdir(checkpoints) if checkpoints.exists() else []
   return max((int(name.split(".")[0]) for name in names), default=0)
 
 
 def _incomplete(checkpoints):
-  """Saves that were begun and not ended."""
+  """Checkpoints that were begun and not completed."""
   names = os.listdir(checkpoints) if checkpoints.exists() else []
   return [name for name in names if not name.isdecimal()]
 
@@ -98,7 +98,7 @@ def _measures(workdir):
 
 def test_ctrl_c_leaves_a_run_that_continues(start, whole, tmp_path):
   process = start(tmp_path)
-  assert "24 images to learn from" in process.stdout.readline()
+  assert "24 images to train on" in process.stdout.readline()
   process.send_signal(signal.SIGINT)
   (output,) = runs.finish(process, stopped=True)
   assert output.endswith(

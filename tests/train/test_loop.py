@@ -9,35 +9,39 @@ import pytest
 
 from experiments.configs import methods
 from pnjax import data
+from pnjax import ops
+from pnjax import pretrained
+from pnjax import runs
+from pnjax import runtime
 from pnjax import train
-from pnjax.train import build
-from pnjax.train import locks
-from pnjax.train import loop
-from pnjax.train import records
-from pnjax.train import restore
-from pnjax.train import step as step_lib
-from tests.train.runs import assert_same_losses
-from tests.train.runs import assert_same_run
-from tests.train.runs import parameters
+from pnjax.train import _loop
+from pnjax.train import _step
+from tests.small_runs import assert_same_losses
+from tests.small_runs import assert_same_run
+from tests.small_runs import parameters
+from tests.small_runs import run
 
 
-def run(config, workdir, num_devices=1):
-  return train.train_and_evaluate(config, workdir, jax.devices()[:num_devices])
-
-
-def test_run_writes_everything(config, tmp_path):
+def test_a_run_writes_everything(config, tmp_path):
   result = run(config, tmp_path)
   assert result == json.loads((tmp_path / "result.json").read_text())
-  assert 0 <= result["top1"] <= 1
   assert result["num_examples"] == 15
-  assert set(result["per_class"]) == {"dark", "light", "striped"}
+  assert result["num_steps"] == 6
+  labels, predictions = runs.read_predictions(tmp_path)
+  np.testing.assert_array_equal(np.bincount(labels), [5, 5, 5])
+  right = labels == predictions
+  assert result["top1"] == np.mean(right)
+  assert result["per_class"] == {
+    name: np.mean(right[labels == i])
+    for i, name in enumerate(("dark", "light", "striped"))
+  }
   np.testing.assert_allclose(
     result["mean_per_class"], np.mean(list(result["per_class"].values()))
   )
   assert {"loss", "wall_seconds", "versions", "git_revision"} <= set(result)
-  assert (tmp_path / "classes.txt").read_text().split() == ["dark", "light", "striped"]
-  assert json.loads((tmp_path / "config.json").read_text())["train"]["batch_size"] == 8
-  steps = [(r["step"], r["split"]) for r in records.read(tmp_path)]
+  assert runs.read_class_names(tmp_path) == ["dark", "light", "striped"]
+  assert runs.read_config(tmp_path).train.batch_size == 8
+  steps = [(r["step"], r["split"]) for r in runs.read_records(tmp_path)]
   assert steps == [
     (2, "train"),
     (3, "train"),
@@ -46,14 +50,14 @@ def test_run_writes_everything(config, tmp_path):
     (6, "train"),
     (6, "test"),
   ]
-  assert all("second" not in key for r in records.read(tmp_path) for key in r)
-  predictions = np.load(tmp_path / "predictions.npz")
-  assert np.mean(predictions["label"] == predictions["prediction"]) == result["top1"]
+  assert all("second" not in key for r in runs.read_records(tmp_path) for key in r)
+  losses = [r["loss"] for r in runs.read_records(tmp_path)]
+  assert losses == sorted(losses, reverse=True)  # It learns.
 
 
 def test_a_finished_run_is_not_run_again(config, tmp_path, monkeypatch):
   result = run(config, tmp_path)
-  monkeypatch.setattr(loop.Run, "start", None)
+  monkeypatch.setattr(_loop, "_describe_model_once", None)
   assert run(config, tmp_path) == result
 
 
@@ -65,14 +69,14 @@ def test_devices_do_not_change_the_losses(config, tmp_path):
 
 
 @pytest.mark.slow
-def test_accumulation_does_not_change_the_losses(config, tmp_path):
+def test_microbatches_do_not_change_the_losses(config, tmp_path):
   run(config, tmp_path / "whole")
-  config.train.accumulate = 3  # Eight examples are padded to nine.
+  config.train.num_microbatches = 3  # Eight examples are padded to nine.
   run(config, tmp_path / "parts")
   assert_same_losses(tmp_path / "whole", tmp_path / "parts", rtol=1e-5)
 
 
-# In the midst, and where it evaluates.
+# Within an epoch, and where it evaluates.
 @pytest.mark.parametrize(
   "step,classifier_rate",
   [
@@ -95,14 +99,17 @@ def test_a_stopped_run_continues_to_the_same_numbers(
 
 
 def _signal_at(patch, step):
-  advance = loop.Run.advance
+  take_step, count = _loop._take_step, 0
 
-  def advance_and_signal(self, progress):
-    advance(self, progress)
-    if self.step == step:
+  def take_step_and_signal(*args):
+    nonlocal count
+    count += 1
+    state = take_step(*args)
+    if count == step:
       os.kill(os.getpid(), signal.SIGTERM)
+    return state
 
-  patch.setattr(loop.Run, "advance", advance_and_signal)
+  patch.setattr(_loop, "_take_step", take_step_and_signal)
 
 
 @pytest.mark.slow
@@ -125,27 +132,27 @@ def test_a_run_that_breaks_anywhere_continues_to_the_same_numbers(
 
 
 def _break_after(patch, calls):
-  """Makes a run fail at one of the places where it does something."""
+  """Makes a run fail after the given number of things that it does."""
   count = 0
-  for name in ("advance", "record", "evaluate", "save", "finish"):
-    method = getattr(loop.Run, name)
+  for name in ("_take_step", "_record", "_evaluate", "_save", "_write_result"):
+    function = getattr(_loop, name)
 
-    def failing(self, *args, method=method):
+    def failing(*args, function=function):
       nonlocal count
-      out = method(self, *args)
+      out = function(*args)
       count += 1
       if count == calls + 1:
         raise ZeroDivisionError
       return out
 
-    patch.setattr(loop.Run, name, failing)
+    patch.setattr(_loop, name, failing)
 
 
 def test_a_step_is_traced_once(config, tmp_path, monkeypatch):
   traces = []
-  train_step = step_lib.train_step
+  train_step = _step.train_step
   monkeypatch.setattr(
-    step_lib, "train_step", lambda *args: traces.append(1) or train_step(*args)
+    _step, "train_step", lambda *args: traces.append(1) or train_step(*args)
   )
   run(config, tmp_path)
   assert len(traces) == 1
@@ -179,17 +186,17 @@ def test_another_config_does_not_continue_a_run(config, tmp_path):
     ("dataset.num_classes", 7, "num_classes is 7, but folder has 3"),
     ("backbone.name", "vgg", "backbone.name is 'vgg'"),
     ("backbone.weights", "no/such/file.npz", "no/such/file.npz"),
-    ("head.order", 3, "head.order is 3"),
-    ("head.power_norm", "sigmoid", "sigmoid"),
-    ("head.beta", 1.5, "beta"),
+    ("pooling.order", 3, "pooling.order is 3"),
+    ("pooling.power_norm", "sigmoid", "sigmoid"),
+    ("pooling.beta", 1.5, "beta"),
     ("optim.name", "lion", "optim.name is 'lion'"),
-    ("train.freeze", "some", "train.freeze is 'some'"),
+    ("train.trainable", "some", "train.trainable is 'some'"),
     ("train.batch_size", 0, "train.batch_size is 0"),
     ("train.checkpoint_every", 0, "train.checkpoint_every is 0"),
-    ("dataset.test_split", "train[:4]", r"4 pictures of train are in train\[:4\], too"),
-    ("dataset.split", "all", "pictures of all are in test, too"),
-    ("dataset.split", "train[:0]", "the split has no pictures"),
-    ("dataset.test_split", "test[:0]", "the split has no pictures"),
+    ("dataset.test_split", "train[:4]", r"4 images of train are also in train\[:4\]"),
+    ("dataset.split", "all", "images of all are also in test"),
+    ("dataset.split", "train[:0]", "the split has no images"),
+    ("dataset.test_split", "test[:0]", "the split has no images"),
     ("dataset.image_size", 0, "dataset.image_size is 0, expected 1 or more"),
     ("dataset.num_crops", 3, "num_crops"),
     ("dataset.resize", "stretch", "stretch"),
@@ -197,6 +204,8 @@ def test_another_config_does_not_continue_a_run(config, tmp_path):
     ("optim.decay", 2.0, "optim.decay is 2.0"),
     ("optim.momentum", 3.0, "optim.momentum is 3.0"),
     ("optim.weight_decay", -1.0, "optim.weight_decay is -1.0"),
+    ("classifier.weight_decay", -1.0, "classifier.weight_decay is -1.0"),
+    ("classifier.rank", 4, "`rank` is 4"),
     ("optim.clip_norm", -1.0, "optim.clip_norm is -1.0"),
     ("train.label_smoothing", 2.0, "train.label_smoothing is 2.0"),
   ],
@@ -204,7 +213,7 @@ def test_another_config_does_not_continue_a_run(config, tmp_path):
 def test_bad_fields_are_named_before_anything_is_compiled(
   config, tmp_path, monkeypatch, field, value, message
 ):
-  monkeypatch.setattr(loop.Run, "start", None)
+  monkeypatch.setattr(_loop, "_describe_model_once", None)
   group, name = field.split(".")
   with config.ignore_type():
     config[group][name] = value
@@ -214,7 +223,7 @@ def test_bad_fields_are_named_before_anything_is_compiled(
   assert not (tmp_path / "new").exists()
 
 
-def test_pictures_that_are_too_small_are_said(config, tmp_path):
+def test_images_that_are_too_small(config, tmp_path):
   config.backbone.name = "alexnet"
   config.dataset.image_size = 8
   with pytest.raises(ValueError, match="image_size is 8, which is too small for alex"):
@@ -229,47 +238,51 @@ def test_a_workdir_that_cannot_be_written_to(config, tmp_path):
 
 
 def test_a_second_process_in_the_same_workdir_is_refused(config, tmp_path):
-  with locks.hold(tmp_path), pytest.raises(OSError, match="another process is writing"):
+  with (
+    runtime.lock_folder(tmp_path),
+    pytest.raises(OSError, match="another process is writing"),
+  ):
     run(config, tmp_path)
 
 
-def test_a_run_does_not_continue_on_other_pictures(config, tmp_path, monkeypatch):
+def test_a_run_does_not_continue_on_other_images(config, tmp_path, monkeypatch):
   run(config, tmp_path)
-  monkeypatch.setattr(data.Split, "fingerprint", "of other pictures")
-  with pytest.raises(ValueError, match="holds a run on other pictures"):
+  monkeypatch.setattr(data.Split, "fingerprint", "of other images")
+  with pytest.raises(ValueError, match="holds a run on other images"):
     run(config, tmp_path)
 
 
 def test_a_run_does_not_continue_from_other_weights(config, tmp_path, monkeypatch):
   run(config, tmp_path)
-  monkeypatch.setattr(build.Backbone, "fingerprint", "of other weights")
-  with pytest.raises(ValueError, match="holds a run from other weights"):
+  monkeypatch.setattr(pretrained.BackboneSpec, "fingerprint", "of other weights")
+  with pytest.raises(ValueError, match="holds a run that started from other weights"):
     run(config, tmp_path)
 
 
-def test_a_damaged_config_is_said(config, tmp_path):
+def test_a_damaged_config(config, tmp_path):
   (tmp_path / "config.json").write_text("{")
   with pytest.raises(ValueError, match=r"config\.json is damaged"):
     run(config, tmp_path)
 
 
 def test_frozen_layers_stay(config, tmp_path):
-  config.train.freeze = "last_two_convs"
+  config.train.trainable = "last_two_convs"
   config.train.num_epochs = 1
   run(config, tmp_path)
   tree = parameters(tmp_path)
-  fresh = build.initialize(
-    restore.load(tmp_path).model, build.without_weights(config.backbone), 32, seed=0
+  model, backbone = runs.load(tmp_path).model, config.backbone
+  initial = pretrained.initial_variables(
+    model, pretrained.untrained_backbone(backbone), image_size=32, seed=0
   )
-  for path, x in traverse_util.flatten_dict(fresh["params"], sep=".").items():
+  for path, x in traverse_util.flatten_dict(initial["params"], sep=".").items():
     is_frozen = f"frozen/{path}" in tree
-    trained = tree[f"frozen/{path}" if is_frozen else f"learned/{path}"]
+    trained = tree[f"frozen/{path}" if is_frozen else f"trainable/{path}"]
     if is_frozen:
       np.testing.assert_array_equal(trained, x, err_msg=path)
     elif path.endswith("kernel"):
       assert np.any(trained != x), path
   assert "frozen/backbone.conv1.kernel" in tree
-  assert "learned/backbone.layer2.block0.conv3.kernel" in tree
+  assert "trainable/backbone.layer2.block0.conv3.kernel" in tree
 
 
 @pytest.mark.parametrize(
@@ -282,23 +295,25 @@ def test_frozen_layers_stay(config, tmp_path):
     ),
   ],
 )
-def test_methods_run_and_suggest_what_is_left_open(config, tmp_path, method, capsys):
-  config.head.eta_prime = None
-  config.head.alpha = None
-  config.head.num_pivots = 0
+def test_methods_suggest_the_parameters_that_are_missing(
+  config, tmp_path, method, capsys
+):
+  config.pooling.eta_prime = None
+  config.pooling.alpha = None
+  config.pooling.num_pivots = 0
   methods.apply(config, method)
   config.train.num_epochs = 1
   result = run(config, tmp_path)
   assert np.isfinite(result["loss"])
-  suggested = json.loads((tmp_path / "model.json").read_text())["suggested"]
+  suggested = runs.read_model_info(tmp_path).suggested
   expected = {
     "fop_asinhe": {"gamma_prime"},
     "sop_maxexp": {"eta"},
     "sop_sc_spec_gamma": {"alpha"},
   }
   assert set(suggested) == expected.get(method, set())
-  said = capsys.readouterr().out
-  assert all(f"{name} = {value:.4g}" in said for name, value in suggested.items())
+  printed = capsys.readouterr().out
+  assert all(f"{name} = {value:.4g}" in printed for name, value in suggested.items())
 
 
 @pytest.mark.slow
@@ -312,22 +327,70 @@ def test_half_precision_and_batch_statistics(config, tmp_path):
 
 
 @pytest.mark.parametrize(
-  "freeze",
-  ["backbone", pytest.param("last_two_convs", marks=pytest.mark.slow)],
+  "trainable",
+  ["none", pytest.param("last_two_convs", marks=pytest.mark.slow)],
 )
 def test_cached_features_give_the_same_numbers(
-  frozen_config, tmp_path, monkeypatch, freeze
+  frozen_config, tmp_path, monkeypatch, trainable
 ):
   monkeypatch.setenv("PNJAX_CACHE", str(tmp_path / "cache"))
-  frozen_config.train.freeze = freeze
-  run(frozen_config, tmp_path / "pictures")
+  frozen_config.train.trainable = trainable
+  run(frozen_config, tmp_path / "images")
   frozen_config.train.cache_features = True
-  run(frozen_config, tmp_path / "maps")
-  # The cache has half precision, of which RMSprop's first steps make more.
-  assert_same_losses(tmp_path / "pictures", tmp_path / "maps", rtol=5e-3)
+  run(frozen_config, tmp_path / "features")
+  # The cache has half precision, which RMSprop's first steps amplify.
+  assert_same_losses(tmp_path / "images", tmp_path / "features", rtol=5e-3)
 
 
 def test_only_a_frozen_backbone_can_be_cached(config, tmp_path):
   config.train.cache_features = True
-  with pytest.raises(ValueError, match=r"train.freeze is 'all', expected one of back"):
+  with pytest.raises(
+    ValueError, match=r"train.trainable is 'all', expected one of none"
+  ):
+    run(config, tmp_path)
+
+
+def test_a_power_norm_of_your_own_trains_from_a_config(config, tmp_path, monkeypatch):
+  def log1p(m, parameter, lam=1e-6):
+    return jax.numpy.log1p(parameter * m)
+
+  monkeypatch.setitem(ops.POWER_NORMS, "log1p", ops.PowerNorm(10.0, matrix=log1p))
+  config.pooling.eta_prime = None
+  config.pooling.power_norm = "log1p"
+  config.pooling.parameter = 30.0
+  config.train.num_epochs = 1
+  assert np.isfinite(run(config, tmp_path)["loss"])
+  trained = runs.load(tmp_path)
+  assert trained.model.pooling.parameter == 30.0
+  m, psi = trained.matrices(trained.features(np.zeros((1, 32, 32, 3), np.uint8)))
+  np.testing.assert_allclose(psi, np.log1p(30 * m), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+  ("old", "new"),
+  [
+    (("head", "beta"), r"'head\.beta': it is pooling\.beta now"),
+    (("head", "rank"), r"'head\.rank': it is classifier\.rank now"),
+    (("train", "freeze"), r"'train\.freeze': it is train\.trainable"),
+    (
+      ("train", "accumulate"),
+      r"'train\.accumulate': it is train\.num_microbatches now",
+    ),
+    (("dataset", "crop_side"), r"'dataset\.crop_side': it is dataset\.resize_side now"),
+    (("train", "speed"), "config.train has no field 'speed', expected one of batch_"),
+  ],
+)
+def test_a_run_with_an_old_name_names_the_new_one(finished_run, tmp_path, old, new):
+  fields = json.loads((finished_run / "config.json").read_text())
+  group, name = old
+  fields.setdefault(group, {})[name] = 1
+  (tmp_path / "config.json").write_text(json.dumps(fields))
+  with pytest.raises(ValueError, match=f"holds a run of an earlier version: .*{new}"):
+    runs.read_config(tmp_path)
+
+
+def test_a_config_that_lacks_a_field(config, tmp_path):
+  with config.unlocked():
+    del config.train["log_every"]
+  with pytest.raises(ValueError, match=r"the config has no train\.log_every; start"):
     run(config, tmp_path)

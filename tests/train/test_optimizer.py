@@ -3,23 +3,35 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments.configs import default
-from pnjax.train import optimizer
+from pnjax import config as config_lib
+from pnjax import train
 
 RATE = 0.5
 
 
+@pytest.fixture(autouse=True)
+def standard_promotion():
+  """Optax mixes Python numbers and integers; `train_step` allows it, too."""
+  with jax.numpy_dtype_promotion("standard"):
+    yield
+
+
 @pytest.fixture
-def optim():
-  """The fields of `config.optim`; plain SGD of a constant rate."""
-  optim = default.get_config().optim
-  optim.name = "sgd"
-  return optim
+def config():
+  """A config with plain SGD."""
+  config = config_lib.get_config()
+  config.optim.name = "sgd"
+  return config
 
 
-def updates(optim, gradients, params):
-  """What the optimizer adds to parameters for some gradients, one after the other."""
-  transform = optimizer.make(optim, lambda step: RATE)
+@pytest.fixture
+def optim(config):
+  return config.optim
+
+
+def updates(config, gradients, params):
+  """Returns the updates of parameters for consecutive gradients at a constant rate."""
+  transform = train.make_optimizer(config, lambda step: RATE)
   state = transform.init(params)
   result = []
   for gradient in gradients:
@@ -29,129 +41,156 @@ def updates(optim, gradients, params):
 
 
 def one(value):
-  return {"head.bias": jnp.array([value], jnp.float32)}
+  return {"classifier.bias": jnp.array([value], jnp.float32)}
 
 
-def test_rate_falls_at_the_borders_of_epochs(optim):
-  schedule = optimizer.learning_rate(optim, steps_per_epoch=4, num_epochs=3)
+def test_the_rate_falls_at_the_start_of_epochs(optim):
+  schedule = train.learning_rate(optim, steps_per_epoch=4, num_epochs=3)
   steps = [0, 3, 4, 7, 8, 11, 12, 1000]
   rates = [schedule(jnp.int32(step)) for step in steps]
   expected = [1e-4, 1e-4, 1e-5, 1e-5, 1e-6, 1e-6, 1e-6, 1e-6]
   np.testing.assert_allclose(rates, expected, rtol=1e-5)
 
 
-def test_rate_of_a_single_epoch_is_the_first(optim):
-  schedule = optimizer.learning_rate(optim, steps_per_epoch=4, num_epochs=1)
+def test_a_single_epoch_has_the_first_rate(optim):
+  schedule = train.learning_rate(optim, steps_per_epoch=4, num_epochs=1)
   np.testing.assert_allclose(schedule(jnp.int32(3)), 1e-4, rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["learning_rate", "final_learning_rate"])
-def test_rate_has_to_be_positive(optim, name):
+def test_rates_have_to_be_positive(optim, name):
   optim[name] = 0.0
   with pytest.raises(ValueError, match=r"0\.0.*expected positive numbers"):
-    optimizer.learning_rate(optim, 1, 1)
+    train.learning_rate(optim, 1, 1)
 
 
-def test_rmsprop_by_hand(optim):
+def test_rmsprop_by_hand(config, optim):
   optim.name = "rmsprop"
   params = one(1.0)
-  first, second, zero = updates(optim, [one(2.0), one(-1.0), one(0.0)], params)
+  first, second, zero = updates(config, [one(2.0), one(-1.0), one(0.0)], params)
   # The average of squares is 0.01·2² = 0.04, and then 0.99·0.04 + 0.01·1² = 0.0496;
-  # their weights add up to 0.01, and then to 0.0199.
-  np.testing.assert_allclose(first["head.bias"], -RATE, rtol=1e-5)
+  # its weights sum to 0.01, and then to 0.0199.
+  np.testing.assert_allclose(first["classifier.bias"], -RATE, rtol=1e-5)
   np.testing.assert_allclose(
-    second["head.bias"], RATE / (0.0496 / 0.0199) ** 0.5, rtol=1e-5
+    second["classifier.bias"], RATE / (0.0496 / 0.0199) ** 0.5, rtol=1e-5
   )
-  np.testing.assert_array_equal(zero["head.bias"], 0)
+  np.testing.assert_array_equal(zero["classifier.bias"], 0)
 
 
-def test_rmsprop_with_momentum_by_hand(optim):
+def test_rmsprop_with_momentum_by_hand(config, optim):
   optim.name, optim.momentum = "rmsprop", 0.5
-  _, second = updates(optim, [one(2.0), one(-1.0)], one(1.0))
+  _, second = updates(config, [one(2.0), one(-1.0)], one(1.0))
   expected = -RATE * (-1 / (0.0496 / 0.0199) ** 0.5 + 0.5)
-  np.testing.assert_allclose(second["head.bias"], expected, rtol=1e-5)
+  np.testing.assert_allclose(second["classifier.bias"], expected, rtol=1e-5)
 
 
-def test_rmsprop_of_a_gradient_that_was_always_zero_is_finite(optim):
+def test_rmsprop_of_a_gradient_that_was_always_zero_is_finite(config, optim):
   optim.name = "rmsprop"
-  (update,) = updates(optim, [one(0.0)], one(1.0))
-  np.testing.assert_array_equal(update["head.bias"], 0)
+  (update,) = updates(config, [one(0.0)], one(1.0))
+  np.testing.assert_array_equal(update["classifier.bias"], 0)
 
 
-def test_sgd_with_momentum_by_hand(optim):
+def test_sgd_with_momentum_by_hand(config, optim):
   optim.momentum = 0.9
-  first, second = updates(optim, [one(2.0), one(-1.0)], one(1.0))
-  np.testing.assert_allclose(first["head.bias"], -RATE * 2)
-  np.testing.assert_allclose(second["head.bias"], -RATE * (-1 + 0.9 * 2), rtol=1e-6)
+  first, second = updates(config, [one(2.0), one(-1.0)], one(1.0))
+  np.testing.assert_allclose(first["classifier.bias"], -RATE * 2)
+  np.testing.assert_allclose(
+    second["classifier.bias"], -RATE * (-1 + 0.9 * 2), rtol=1e-6
+  )
 
 
-def test_adam_by_hand(optim):
+def test_adam_by_hand(config, optim):
   optim.name = "adam"
-  with jax.numpy_dtype_promotion("standard"):  # Optax needs it.
-    (first,) = updates(optim, [one(-2.0)], one(1.0))
-  np.testing.assert_allclose(first["head.bias"], RATE, rtol=1e-5)
+  (first,) = updates(config, [one(-2.0)], one(1.0))
+  np.testing.assert_allclose(first["classifier.bias"], RATE, rtol=1e-5)
 
 
-def test_the_norm_of_the_whole_gradient_is_clipped(optim):
+def test_the_norm_of_the_whole_gradient_is_clipped(config, optim):
   optim.clip_norm = 1.0
-  gradient = {"backbone.a": jnp.full(1, 3.0), "head.b": jnp.full(1, 4.0)}
+  gradient = {"backbone.a": jnp.full(1, 3.0), "classifier.b": jnp.full(1, 4.0)}
   tenth = jax.tree.map(lambda g: g / 10, gradient)
-  long, short = updates(optim, [gradient, tenth], gradient)
+  long, short = updates(config, [gradient, tenth], gradient)
   np.testing.assert_allclose(long["backbone.a"], -RATE * 0.6, rtol=1e-6)
-  np.testing.assert_allclose(long["head.b"], -RATE * 0.8, rtol=1e-6)
-  np.testing.assert_allclose(short["head.b"], -RATE * 0.4, rtol=1e-6)
+  np.testing.assert_allclose(long["classifier.b"], -RATE * 0.8, rtol=1e-6)
+  np.testing.assert_allclose(short["classifier.b"], -RATE * 0.4, rtol=1e-6)
 
 
-def test_weight_decay_is_for_kernels_only(optim):
-  optim.weight_decay = 0.1
-  params = {"head.kernel": jnp.full((2, 3), 5.0), "head.bias": jnp.full(3, 5.0)}
-  (update,) = updates(optim, [jax.tree.map(jnp.zeros_like, params)], params)
-  np.testing.assert_allclose(update["head.kernel"], -RATE * 0.1 * 5, rtol=1e-6)
-  np.testing.assert_array_equal(update["head.bias"], 0)
+@pytest.mark.parametrize(
+  ("group", "decayed"),
+  [
+    ("optim", {"backbone.kernel", "pooling.kernel"}),
+    ("classifier", {"classifier.kernel"}),
+  ],
+)
+def test_weight_decay_is_for_the_kernels_of_its_parts(config, group, decayed):
+  config[group].weight_decay = 0.1
+  params = {
+    f"{part}.{name}": jnp.full(shape, 5.0)
+    for part in ("backbone", "pooling", "classifier")
+    for name, shape in (("kernel", (2, 3)), ("bias", (3,)))
+  }
+  (update,) = updates(config, [jax.tree.map(jnp.zeros_like, params)], params)
+  for path, x in update.items():
+    expected = -RATE * 0.1 * 5 if path in decayed else 0
+    np.testing.assert_allclose(x, expected, rtol=1e-6, err_msg=path)
 
 
-def test_the_head_may_learn_faster(optim):
+def test_pooling_and_classifier_may_have_a_larger_rate(config, optim):
   optim.head_multiplier = 10.0
   params = {
-    name: jnp.zeros(1) for name in ("backbone.fc", "head.bias", "pooling.eta_prime")
+    name: jnp.zeros(1)
+    for name in ("backbone.fc", "classifier.bias", "pooling.eta_prime")
   }
-  (update,) = updates(optim, [jax.tree.map(jnp.ones_like, params)], params)
+  (update,) = updates(config, [jax.tree.map(jnp.ones_like, params)], params)
   rates = {name: -float(x[0]) / RATE for name, x in update.items()}
-  assert rates == {"backbone.fc": 1, "head.bias": 10, "pooling.eta_prime": 10}
+  assert rates == {"backbone.fc": 1, "classifier.bias": 10, "pooling.eta_prime": 10}
 
 
-def test_a_classifier_with_a_rate_of_its_own_learns_by_sgd_with_momentum(optim):
+def test_a_classifier_with_its_own_rate_trains_by_sgd_with_momentum(config, optim):
   optim.name, optim.learning_rate, optim.classifier_rate = "rmsprop", RATE, 3.0
   optim.head_multiplier = 10.0
   params = {
-    name: jnp.zeros(1) for name in ("backbone.fc", "head.kernel", "pooling.eta_prime")
+    name: jnp.zeros(1)
+    for name in ("backbone.fc", "classifier.kernel", "pooling.eta_prime")
   }
   gradients = [jax.tree.map(lambda p, g=g: p + g, params) for g in (2.0, -1.0)]
-  first, second = updates(optim, gradients, params)
-  np.testing.assert_allclose(first["head.kernel"], -3 * 2, rtol=1e-6)
-  np.testing.assert_allclose(second["head.kernel"], -3 * (-1 + 0.9 * 2), rtol=1e-6)
-  # The rest learns as before.
+  first, second = updates(config, gradients, params)
+  np.testing.assert_allclose(first["classifier.kernel"], -3 * 2, rtol=1e-6)
+  np.testing.assert_allclose(
+    second["classifier.kernel"], -3 * (-1 + 0.9 * 2), rtol=1e-6
+  )
+  # Everything else is trained as before.
   np.testing.assert_allclose(first["backbone.fc"], -RATE, rtol=1e-5)
   np.testing.assert_allclose(first["pooling.eta_prime"], -10 * RATE, rtol=1e-5)
 
 
-def test_the_rate_of_the_classifier_falls_with_the_other(optim):
+def test_the_rate_of_the_classifier_falls_with_the_other(config, optim):
   optim.learning_rate, optim.classifier_rate = 0.5, 3.0
-  transform = optimizer.make(optim, lambda step: 0.5 * 0.1**step)
+  transform = train.make_optimizer(config, lambda step: 0.5 * 0.1**step)
   params = one(0.0)
   state = transform.init(params)
   _, state = transform.update(one(0.0), state, params)
   update, _ = transform.update(one(1.0), state, params)
-  np.testing.assert_allclose(update["head.bias"], -0.3, rtol=1e-6)
+  np.testing.assert_allclose(update["classifier.bias"], -0.3, rtol=1e-6)
 
 
-def test_the_rate_of_the_classifier_is_not_negative(optim):
+def test_the_rate_of_the_classifier_is_not_negative(config, optim):
   optim.classifier_rate = -1.0
   with pytest.raises(ValueError, match=r"classifier_rate is -1\.0, expected 0 or more"):
-    optimizer.make(optim, lambda step: RATE)
+    train.make_optimizer(config, lambda step: RATE)
 
 
-def test_an_unknown_optimizer_lists_the_known_ones(optim):
+@pytest.mark.parametrize("steps_per_epoch", [1, 41, 47, 55, 61])
+def test_compiled_rates_fall_at_the_right_step(optim, steps_per_epoch):
+  # A division by these numbers of steps is rounded down in compiled programs.
+  schedule = train.learning_rate(optim, steps_per_epoch, num_epochs=12)
+  steps = jnp.arange(12 * steps_per_epoch, dtype=jnp.int32)
+  rates = jax.jit(jax.vmap(schedule))(steps)
+  expected = 1e-4 * 0.01 ** (np.arange(len(steps)) // steps_per_epoch / 11)
+  np.testing.assert_allclose(rates, expected, rtol=1e-5)
+
+
+def test_an_unknown_optimizer_lists_the_known_ones(config, optim):
   optim.name = "lion"
   with pytest.raises(ValueError, match="'lion', expected one of rmsprop, adam, sgd"):
-    optimizer.make(optim, lambda step: RATE)
+    train.make_optimizer(config, lambda step: RATE)

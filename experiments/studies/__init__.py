@@ -1,0 +1,1 @@
+"""Studies over several configs: tables of methods, and sweeps of a parameter."""

@@ -1,0 +1,220 @@
+"""A table of methods, ours and the paper's."""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import os
+import pathlib
+from typing import Any
+
+import ml_collections
+import numpy as np
+from scipy import stats
+
+from experiments.configs import methods
+from experiments.studies import method_configs
+from experiments.studies import paper
+from experiments.studies import rows as rows_lib
+from experiments.studies import table_files
+from pnjax import pretrained
+from pnjax import runs
+
+_CONFIDENCE = 0.95
+_RESAMPLES = 10_000
+
+
+def make_table(
+  config_of: method_configs.ConfigOf,
+  workdir: str | os.PathLike,
+  *,
+  rows: Sequence[str],
+  splits: Sequence[str] | None = None,
+  finetune: bool = False,
+  cache: str | os.PathLike | None = None,
+  overrides: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+  """Computes the rows that are not stored, and writes the table.
+
+  Args:
+    config_of: Function from a method to its config.
+    workdir: Folder for rows and tables.
+    rows: Names of the methods.
+    splits: Names of the splits to train on.
+    finetune: Whether to train end to end instead of using cached features.
+    cache: Folder of cached features.
+    overrides: Fields that were set for all methods, which a note below the table names.
+
+  Returns:
+    The contents of `table.json`.
+  """
+  workdir = pathlib.Path(workdir)
+  _check_methods(rows)
+  config = config_of(rows[0])
+  if config.backbone.name == "alexnet":
+    # Its own classifier is fully connected layers, which are not part of the weights.
+    rows = [method for method in rows if method != "baseline"]
+    if not rows:
+      raise ValueError("--rows is baseline, which alexnet does not have.")
+  splits = list(splits or _default_splits(config.dataset.split))
+  pairs = rows_lib.open_pairs(config, splits)
+  (workdir / "rows").mkdir(parents=True, exist_ok=True)
+  protocol = rows_lib.choose_protocol(finetune, pairs)
+  configs = {method: config_of(method) for method in rows}
+  if protocol == "softmax":
+    for config in configs.values():
+      config.train.trainable, config.train.cache_features = "none", True
+  computed = rows_lib.compute_rows(configs, workdir, splits, protocol, cache)
+  notes = _notes(configs[rows[0]], pairs, protocol)
+  if overrides:
+    fields = ", ".join(f"{name} = {value}" for name, value in overrides.items())
+    notes.append(f"Set for all rows: {fields}.")
+  table = _compare(configs[rows[0]], splits, computed, notes)
+  table_files.write(table, workdir)
+  return table
+
+
+def _check_methods(rows: Sequence[str]) -> None:
+  if not any(rows):
+    raise ValueError("--rows is empty, expected methods.")
+  unknown = [method for method in rows if method not in methods.METHODS]
+  if unknown:
+    known = ", ".join(methods.METHODS)
+    raise ValueError(f"--rows has {', '.join(unknown)}, expected some of {known}.")
+
+
+def _default_splits(split: str) -> list[str]:
+  """Returns all ten halves or folds for one of FMD's, and else the split itself."""
+  kind = split.split("_")[0]
+  if kind in ("half", "fold"):
+    return [f"{kind}_{i}_train" for i in range(1, 11)]
+  return [split]
+
+
+def _compare(
+  config: ml_collections.ConfigDict,
+  splits: Sequence[str],
+  rows: Mapping[str, rows_lib.Row],
+  notes: Sequence[str],
+) -> dict[str, Any]:
+  """Returns the table: means, deviations, and gains over the first row."""
+  figures = paper.FIGURES.get((config.dataset.name, config.backbone.name), {})
+  reference = next(iter(rows))
+  entries = []
+  for method, row in rows.items():
+    entry = {
+      "method": method,
+      "name": paper.display_name(method),
+      "paper": figures.get(method),
+      "suggested": row.get("suggested", {}),
+      "seconds": row["seconds"],
+    }
+    for metric in ("top1", "mean_per_class"):
+      values = 100 * np.array([outcome[metric] for outcome in row["outcomes"]])
+      entry[metric] = {
+        "mean": float(values.mean()),
+        "deviation": float(values.std(ddof=1)) if len(values) > 1 else None,
+      }
+    if method != reference:
+      entry["gain"] = paired_gain(
+        *(
+          [np.array(outcome["right"]) for outcome in r["outcomes"]]
+          for r in (row, rows[reference])
+        )
+      )
+    entries.append(entry)
+  return {
+    "dataset": config.dataset.name,
+    "backbone": config.backbone.name,
+    "reference": reference,
+    "splits": list(splits),
+    "notes": list(notes),
+    "rows": entries,
+    **runs.environment(),
+  }
+
+
+def paired_gain(
+  ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]
+) -> dict[str, float]:
+  """Returns the paired difference in top-1 accuracy, in per cent, with its interval.
+
+  With several splits, the pairs are splits; with a single one, they are its images.
+
+  Args:
+    ours: For each split, whether each image was classified correctly.
+    theirs: The same for the method to compare with.
+  """
+  if len(ours) > 1:
+    pairs = zip(ours, theirs, strict=True)
+    differences = np.array([a.mean() - b.mean() for a, b in pairs])
+    mean, error = differences.mean(), stats.sem(differences)
+    low = high = mean
+    if error > 0:
+      low, high = stats.t.interval(_CONFIDENCE, len(differences) - 1, mean, error)
+  else:
+    differences = (ours[0] - theirs[0]).astype(float)
+    mean = differences.mean()
+    low, high = stats.bootstrap(
+      [differences],
+      np.mean,
+      confidence_level=_CONFIDENCE,
+      n_resamples=_RESAMPLES,
+      batch=100,
+      method="percentile",
+      rng=np.random.default_rng(0),
+    ).confidence_interval
+  return {
+    "mean": 100 * float(mean),
+    "low": 100 * float(low),
+    "high": 100 * float(high),
+  }
+
+
+def _notes(
+  config: ml_collections.ConfigDict, pairs: Sequence[rows_lib.Pair], protocol: str
+) -> list[str]:
+  """Returns the protocol of the table, and where it departs from the paper."""
+  dataset, (train_split, test_split) = config.dataset, pairs[0]
+  crops = f"{dataset.num_crops} crops of " if dataset.num_crops > 1 else ""
+  size = f"{dataset.image_size} × {dataset.image_size}"
+  others = f", and {len(pairs) - 1} more such pairs" if len(pairs) > 1 else ""
+  weights = config.backbone.weights
+  origin = (
+    f"with {pretrained.weights_path(weights).name}"
+    if weights
+    else "from random weights"
+  )
+  notes = [
+    f"Trained on {len(train_split)} images ({train_split.split}), evaluated on "
+    f"{len(test_split)} ({test_split.split}){others}.",
+    f"{crops}{size}, {config.backbone.name} {origin}.",
+    _training_note(config.train, protocol),
+  ]
+  if len(pairs) == 1:
+    notes.append("Intervals are bootstrapped over the images of the split, in pairs.")
+    return notes
+  notes.append(
+    "± is the deviation over splits. Intervals are Student's t over paired splits, "
+    "which share images, so that they are somewhat too narrow."
+  )
+  if protocol == "ridge":
+    notes.append(f"Suggested parameters come from {train_split.split}, for all splits.")
+  return notes
+
+
+def _training_note(train: ml_collections.ConfigDict, protocol: str) -> str:
+  """Returns which layers were trained, and where this departs from the paper."""
+  if protocol == "ridge" or train.trainable == "none":
+    classifier = "ridge regression" if protocol == "ridge" else "a softmax layer"
+    return (
+      f"The backbone is frozen and the classifier is {classifier}; the paper "
+      "fine-tunes with a softmax layer."
+    )
+  layers = {
+    "all": "All layers are trained",
+    "last_stage": (
+      "The last stage and the classifier are trained; the paper trains all layers"
+    ),
+    "last_two_convs": "The last two convolutions and the classifier are trained",
+  }[train.trainable]
+  cached = " Feature maps of the frozen stages are cached, without augmentation."
+  return f"{layers}.{cached if train.cache_features else ''}"

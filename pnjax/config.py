@@ -1,0 +1,187 @@
+"""Every field of a config, explained once.
+
+The configs in `experiments/configs` start from these values. Any field can be set on
+the command line: `--config.train.num_epochs=5`.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+import json
+from typing import Any
+
+from flax import traverse_util
+import ml_collections
+from ml_collections import config_dict
+
+# Fields and groups that had other names before version 0.2.
+_RENAMED = {
+  "head": "pooling",
+  "head.rank": "classifier.rank",
+  "dataset.crop_side": "dataset.resize_side",
+  "train.freeze": 'train.trainable ("all", "last_stage", "last_two_convs" or "none")',
+  "train.accumulate": "train.num_microbatches",
+}
+
+# Fields that change where and how fast a run is computed, but not its results.
+_IRRELEVANT = ("dataset.data_dir", "train.num_threads")
+
+
+def get_config() -> ml_collections.ConfigDict:
+  """Returns the default config."""
+  config = ml_collections.ConfigDict()
+  config.seed = 0  # Seed of the initial weights and of the order of images.
+
+  config.dataset = dataset = ml_collections.ConfigDict()
+  dataset.name = ""  # One of `pnjax.data.DATASETS`.
+  dataset.data_dir = config_dict.placeholder(str)  # TFDS's usual folder if None.
+  dataset.split = "train"  # Split to train on; TFDS syntax: "train+validation".
+  # Split to evaluate on. If None, the counterpart of `split`: "test", or "half_1_test"
+  # for "half_1_train".
+  dataset.test_split = config_dict.placeholder(str)
+  dataset.num_classes = config_dict.placeholder(int)  # Checked, unless None.
+  dataset.image_size = 224  # Height and width of the backbone's input.
+  # Number of crops: 1, or 12 for the corners, the centre and the whole image, each also
+  # flipped.
+  dataset.num_crops = 1
+  dataset.resize_side = 256  # Shorter side of the image that the 12 crops are cut from.
+  dataset.augment = "flip"  # "flip", "crop" (random crops and flips) or "none".
+  dataset.resize = "squash"  # For evaluation: "squash", or "center" to crop.
+
+  config.backbone = backbone = ml_collections.ConfigDict()
+  backbone.name = "resnet50"  # One of `pnjax.models.BACKBONES`.
+  # File of pretrained weights, or the name of known ones that are downloaded
+  # ("resnet50", "alexnet"). If None, weights start at random.
+  backbone.weights = config_dict.placeholder(str)
+  backbone.recipe = config_dict.placeholder(str)  # Needed if the file does not tell.
+  backbone.dtype = "float32"  # Type of the computation; "bfloat16" on accelerators.
+  # Whether batch norm uses the statistics of each batch, synchronised over devices,
+  # instead of those that came with the weights.
+  backbone.batch_statistics = False
+
+  config.pooling = pooling = ml_collections.ConfigDict()
+  pooling.order = 2  # 1 for the average of features, 2 for their co-occurrence matrix.
+  # A function in `pnjax.ops.POWER_NORMS` ("gamma", "maxexp", "asinhe", "sigme"), a
+  # baseline ("signed_sqrt", "matrix_log", "newton_schulz_sqrt"), or None.
+  pooling.power_norm = config_dict.placeholder(str)
+  pooling.spectral = False  # Whether it acts on eigenvalues instead of entries.
+  # Parameter of the Power Normalization in use. If None, it is suggested from features
+  # (`pnjax.ops.suggest_parameters`); 0.5 for Gamma.
+  pooling.power = config_dict.placeholder(float)  # γ of Gamma.
+  pooling.eta = config_dict.placeholder(float)  # η of MaxExp; fastest if whole.
+  pooling.gamma_prime = config_dict.placeholder(float)  # γ' of AsinhE.
+  pooling.eta_prime = config_dict.placeholder(float)  # η' of SigmE.
+  pooling.parameter = config_dict.placeholder(float)  # Of a function of your own.
+  pooling.lam = 1e-6  # λ of Gamma and of the trace.
+  pooling.beta = 0.0  # β-centering, 0 to 1; 0 for element-wise Gamma and MaxExp.
+  pooling.num_pivots = 0  # Pivots Z per coordinate; 0 for no spatial coordinates.
+  pooling.alpha = config_dict.placeholder(float)  # Weight α; suggested if None.
+  pooling.sigma = 0.3  # Bandwidth σ of the coordinates.
+  pooling.rectify = True  # Whether features are rectified first.
+  pooling.reduction = config_dict.placeholder(int)  # Channels of a 1×1 convolution.
+  pooling.trace_power = config_dict.placeholder(float)  # γ of Remark 6.
+  pooling.kappa = config_dict.placeholder(float)  # κ of Remark 6.
+  pooling.learnable = ()  # Names of learned parameters: "eta_prime", "beta", ...
+  pooling.normalize = True  # Whether pooled vectors are scaled to unit length.
+
+  config.classifier = classifier = ml_collections.ConfigDict()
+  classifier.rank = config_dict.placeholder(int)  # Rank of its weights; full if None.
+  classifier.weight_decay = 0.0  # Like `optim.weight_decay`, for the classifier.
+
+  config.optim = optim = ml_collections.ConfigDict()
+  optim.name = "rmsprop"  # "rmsprop", "adam" or "sgd".
+  # The learning rate falls once per epoch, in equal steps of its logarithm.
+  optim.learning_rate = 1e-4  # Rate of the first epoch.
+  optim.final_learning_rate = 1e-6  # Rate of the last epoch.
+  optim.decay = 0.99  # Decay of RMSprop's average of squares.
+  optim.momentum = 0.0  # Momentum of RMSprop and SGD.
+  # Decoupled weight decay, times the learning rate, for the kernels of the backbone and
+  # the pooling.
+  optim.weight_decay = 0.0
+  optim.clip_norm = config_dict.placeholder(float)  # Limit on the gradient's norm.
+  optim.head_multiplier = 1.0  # Rate of pooling and classifier over the backbone's.
+  # If not 0, the classifier trains by SGD with momentum 0.9, whatever `name` is. Its
+  # rate starts here, falls by the same factor as `learning_rate`, and has to suit the
+  # length of pooled vectors, which is 1 with `pooling.normalize`.
+  optim.classifier_rate = 0.0
+
+  config.train = train = ml_collections.ConfigDict()
+  train.batch_size = 32  # Over all devices and hosts.
+  train.num_epochs = 20  # Passes over the images to train on.
+  # Layers of the backbone that train: "all", "last_stage" (of a ResNet),
+  # "last_two_convs" or "none". Pooling and classifier always train.
+  train.trainable = "all"
+  train.num_microbatches = 1  # Parts that a batch is computed in, to save memory.
+  train.label_smoothing = 0.0  # Share of a label that is spread over all classes.
+  # Whether the feature maps of the frozen stages are computed once and cached; excludes
+  # augmentation.
+  train.cache_features = False
+  train.log_every = 10  # Steps between records of the loss.
+  train.eval_every = 1  # Epochs between evaluations; the last epoch is evaluated.
+  train.checkpoint_every = 1  # Epochs between checkpoints.
+  train.num_threads = config_dict.placeholder(int)  # Threads that decode images.
+  return config.lock()
+
+
+def check_fields(config: ml_collections.ConfigDict) -> None:
+  """Raises ValueError if a config lacks fields or has unknown ones."""
+  known = get_config()
+  names = traverse_util.flatten_dict(config.to_dict(), sep=".")
+  expected = traverse_util.flatten_dict(known.to_dict(), sep=".")
+  for name in names:
+    if name not in expected:
+      check_field(known, name)
+  missing = [name for name in expected if name not in names]
+  if missing:
+    raise ValueError(
+      f"the config has no {', '.join(missing)}; start from `pnjax.config.get_config()`."
+    )
+
+
+def check_field(config: ml_collections.ConfigDict, field: str) -> None:
+  """Raises ValueError if a config does not have a field.
+
+  Args:
+    config: The config.
+    field: Path of the field, such as `"train.num_epochs"`.
+  """
+  group, path = config, "config"
+  for name in field.split("."):
+    if not isinstance(group, ml_collections.ConfigDict):
+      raise ValueError(f"{path} is a field, so that there is no {path}.{name}.")
+    if name not in group:
+      raise ValueError(_unknown_field(field, path, name, group))
+    group, path = group[name], f"{path}.{name}"
+
+
+def _unknown_field(field: str, path: str, name: str, known: Iterable[str]) -> str:
+  renamed = new_name(field)
+  if renamed:
+    return f"config has no field {field!r}: it is {renamed} now."
+  return f"{path} has no field {name!r}, expected one of {', '.join(sorted(known))}."
+
+
+def new_name(field: str) -> str | None:
+  """Returns the present name of a field that was renamed, and None for others.
+
+  >>> new_name("head.beta")
+  'pooling.beta'
+
+  Args:
+    field: Former path of the field, or only its last part.
+  """
+  if field in _RENAMED:
+    return _RENAMED[field]
+  group, _, name = field.partition(".")
+  if group in _RENAMED:
+    return f"{_RENAMED[group]}.{name}"
+  return next((new for old, new in _RENAMED.items() if old.endswith(f".{field}")), None)
+
+
+def relevant_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns the fields that results depend on, by their paths and as in JSON.
+
+  Args:
+    fields: A config, or some of its groups, as nested dictionaries.
+  """
+  flat = traverse_util.flatten_dict(json.loads(json.dumps(fields)), sep=".")
+  return {name: value for name, value in flat.items() if name not in _IRRELEVANT}

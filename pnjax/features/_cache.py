@@ -1,0 +1,187 @@
+"""Feature maps on disk, computed once for each image.
+
+A cache is a folder for one network, one of its stages and one way to feed it images.
+The file `maps` has a row for each image, in float16; `rows` has the name of each row
+(the sha256 of the image) and a checksum, which is verified whenever the row is read. A
+row counts once its name is written, which happens after its numbers.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import hashlib
+import json
+import math
+import os
+import pathlib
+import shutil
+from typing import Any
+import zlib
+
+import numpy as np
+
+from pnjax import runtime
+
+_DTYPE = np.dtype(np.float16)
+
+
+class FeatureCache:
+  """Feature maps by the digests of their images.
+
+  Attributes:
+    folder: Folder of the cache.
+    shape: Shape of the feature map of an image, `[H, W, d]` or `[P, H, W, d]`.
+  """
+
+  def __init__(
+    self,
+    root: str | os.PathLike,
+    key: Mapping[str, Any],
+    shape: Sequence[int],
+  ):
+    """Opens a cache, and creates it if it does not exist.
+
+    Args:
+      root: Folder of all caches.
+      key: Everything that a feature map depends on except the image, as JSON.
+      shape: Shape of the feature map of an image.
+    """
+    key = {**key, "shape": list(shape)}
+    text = json.dumps(key, sort_keys=True)
+    self.folder = pathlib.Path(root) / hashlib.sha256(text.encode()).hexdigest()[:16]
+    self.shape = tuple(shape)
+    self._row_bytes = math.prod(shape) * _DTYPE.itemsize
+    try:
+      self.folder.mkdir(parents=True, exist_ok=True)
+      runtime.write_json(self.folder / "identity.json", key)
+    except OSError as error:
+      raise OSError(f"features cannot be stored in {root}: {error}.") from error
+    self._rows = self._read_rows()
+
+  def _read_rows(self) -> dict[str, tuple[int, int]]:
+    """Returns the position and checksum of each row, by name."""
+    path, maps = self.folder / "rows", self.folder / "maps"
+    if not path.exists():
+      return {}
+    try:
+      # A line that was not completed has no line break.
+      lines = [line.split(" ") for line in path.read_text().split("\n")[:-1]]
+      rows = {name: (i, int(crc, 16)) for i, (name, crc) in enumerate(lines)}
+    except ValueError as error:
+      raise _damaged(self.folder, f"{path} has unexpected lines") from error
+    written = maps.stat().st_size if maps.exists() else 0
+    if written < len(lines) * self._row_bytes:
+      raise _damaged(
+        self.folder,
+        f"{maps} has {written} bytes, expected {len(lines) * self._row_bytes} for "
+        f"{len(lines)} images",
+      )
+    return rows
+
+  def missing(self, digests: Iterable[str]) -> list[int]:
+    """Returns the positions of images without a feature map, each image once."""
+    seen = set(self._rows)
+    positions = []
+    for i, digest in enumerate(digests):
+      if digest not in seen:
+        positions.append(i)
+        seen.add(digest)
+    return positions
+
+  def write(self, batches: Iterable[tuple[Sequence[str], np.ndarray]]) -> None:
+    """Appends feature maps as they come; those before an interruption are kept.
+
+    Args:
+      batches: Digests of some images, and their feature maps `[b, *shape]`.
+    """
+    with runtime.lock_folder(self.folder):
+      self._rows = self._read_rows()
+      with (
+        open(self.folder / "maps", "ab") as maps,
+        open(self.folder / "rows", "a") as rows,
+      ):
+        maps.truncate(len(self._rows) * self._row_bytes)
+        rows.truncate(
+          sum(len(_line(name, checksum)) for name, (_, checksum) in self._rows.items())
+        )
+        for digests, values in batches:
+          self._append(maps, rows, digests, values)
+
+  def check_space(self, count: int) -> None:
+    """Raises OSError if the feature maps of `count` images do not fit on the disk."""
+    needed, free = count * self._row_bytes, shutil.disk_usage(self.folder).free
+    if needed > free:
+      raise OSError(
+        f"features of {count} images take {needed / 1e9:.1f} GB, but {self.folder} "
+        f"has {free / 1e9:.1f} GB left."
+      )
+
+  def _append(self, maps, rows, digests, values):
+    with np.errstate(over="ignore"):  # Infinite values are refused below.
+      values = np.asarray(values).astype(_DTYPE)
+    if values.shape != (len(digests), *self.shape):
+      raise ValueError(
+        f"feature maps have shape {values.shape}, expected "
+        f"{(len(digests), *self.shape)}."
+      )
+    if not np.isfinite(values).all():
+      raise ValueError("feature maps are not finite in half precision.")
+    new = [i for i, digest in enumerate(digests) if digest not in self._rows]
+    checksums = {i: zlib.crc32(np.ascontiguousarray(values[i])) for i in new}
+    try:
+      maps.write(values[new].tobytes())
+      maps.flush()
+      os.fsync(maps.fileno())
+      rows.write("".join(_line(digests[i], checksums[i]) for i in new))
+      rows.flush()
+    except OSError as error:
+      raise OSError(f"writing to {self.folder} failed: {error}.") from error
+    for i in new:
+      self._rows[digests[i]] = len(self._rows), checksums[i]
+
+  def read(self, digests: Iterable[str]) -> "CachedFeatureMaps":
+    """Returns the feature maps of some images, which must be in the cache."""
+    try:
+      rows = [self._rows[digest] for digest in digests]
+    except KeyError as error:
+      raise ValueError(
+        f"the cache {self.folder} lacks the image with sha256 {error}."
+      ) from error
+    maps = np.memmap(
+      self.folder / "maps", _DTYPE, "r", shape=(len(self._rows), *self.shape)
+    )
+    return CachedFeatureMaps(maps, np.array(rows, np.int64).reshape(-1, 2))
+
+
+class CachedFeatureMaps(Sequence):
+  """Feature maps of some images, read and verified on access."""
+
+  def __init__(self, maps: np.memmap, rows: np.ndarray):
+    """Selects feature maps by their positions and checksums, `[n, 2]`."""
+    self._maps, self._rows = maps, rows
+
+  def __len__(self) -> int:
+    return len(self._rows)
+
+  def __getitem__(  # type: ignore[override]
+    self, index: int | slice | np.ndarray
+  ) -> np.ndarray:
+    rows = self._rows[index]
+    maps = self._maps[rows[..., 0]]
+    for values, checksum in zip(
+      maps.reshape(-1, *self._maps.shape[1:]), np.atleast_1d(rows[..., 1]), strict=True
+    ):
+      if zlib.crc32(values) != checksum:
+        path = pathlib.Path(str(self._maps.filename))
+        raise _damaged(
+          path.parent, f"{path} does not have the numbers that were written"
+        )
+    return maps
+
+
+def _line(name: str, checksum: int) -> str:
+  return f"{name} {checksum:08x}\n"
+
+
+def _damaged(folder: pathlib.Path, how: str) -> OSError:
+  return OSError(f"the cache {folder} is damaged: {how}. Remove the folder.")

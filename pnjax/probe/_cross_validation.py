@@ -1,0 +1,38 @@
+"""Cross-validation of ridge regression on a kernel."""
+
+import numpy as np
+
+from pnjax.probe._ridge import fit_ridge
+
+
+def stratified_folds(labels: np.ndarray, num_folds: int, seed: int) -> np.ndarray:
+  """Returns the fold of each example, with every class spread evenly over the folds."""
+  rng = np.random.default_rng(seed)
+  folds = np.empty(len(labels), int)
+  start = 0
+  for label in np.unique(labels):
+    members = rng.permutation(np.flatnonzero(labels == label))
+    # Classes start at different folds, so that all folds have the same size.
+    folds[members] = (start + np.arange(len(members))) % num_folds
+    start += len(members)
+  return folds
+
+
+def cross_validate(
+  kernel: np.ndarray, labels: np.ndarray, num_classes: int, folds: np.ndarray
+) -> np.ndarray:
+  """Returns the accuracy on each fold of a classifier that is fit on the others.
+
+  Args:
+    kernel: Kernel of all examples, `[n, n]`.
+    labels: Labels of all examples.
+    num_classes: Number of classes.
+    folds: Fold of each example, from 0.
+  """
+  accuracies = []
+  for fold in range(folds.max() + 1):
+    train, test = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
+    fitted = fit_ridge(kernel[np.ix_(train, train)], labels[train], num_classes)
+    predictions = fitted.predict(kernel[np.ix_(test, train)])
+    accuracies.append(np.mean(predictions == labels[test]))
+  return np.array(accuracies)

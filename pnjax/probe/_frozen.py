@@ -1,0 +1,143 @@
+"""Pooling layers on the cached features of a config's frozen backbone."""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import os
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+import numpy as np
+
+from pnjax import data
+from pnjax import features
+from pnjax import models
+from pnjax import pretrained
+from pnjax import runtime
+from pnjax.probe import _kernel
+from pnjax.probe import _ridge
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class FrozenFeatures:
+  """Feature maps of the images of one or more pairs of splits.
+
+  Attributes:
+    feature_maps: Feature maps of all images, each once. Images to train on come first.
+    labels: Labels of all images.
+    num_classes: Number of classes.
+    num_train: Number of images that any pair trains on.
+    pairs: Positions of the images to train on and to evaluate on, for each pair.
+  """
+
+  feature_maps: features.CachedFeatureMaps
+  labels: np.ndarray
+  num_classes: int
+  num_train: int
+  pairs: list[tuple[np.ndarray, np.ndarray]]
+
+
+def load_frozen_features(
+  config: ml_collections.ConfigDict,
+  pairs: Sequence[tuple[data.Split, data.Split]],
+  cache: str | os.PathLike | None = None,
+) -> FrozenFeatures:
+  """Returns the features of pairs of splits, and extracts those that are not cached.
+
+  Args:
+    config: Run config.
+    pairs: Splits to train on, each with the split to evaluate on.
+    cache: Folder of all caches.
+  """
+  pooling = config.pooling
+  if pooling.learnable or pooling.reduction or config.classifier.rank:
+    raise ValueError(
+      "pooling.learnable, pooling.reduction and classifier.rank add weights, which "
+      "ridge regression does not learn; train with experiments.main."
+    )
+  trained_on = np.unique(np.concatenate([train.indices for train, _ in pairs]))
+  others = np.unique(np.concatenate([test.indices for _, test in pairs]))
+  order = np.concatenate([trained_on, np.setdiff1d(others, trained_on)])
+  position = {index: i for i, index in enumerate(order)}
+  images = data.open_split(config.dataset.name, "all", config.dataset.data_dir)
+  images = images.subset(order)
+  backbone = pretrained.backbone_from_config(config.backbone)
+  models.check_image_size(config, backbone.model)
+  (feature_maps,) = features.cached_feature_maps(
+    config, backbone, [images], runtime.Devices(), cache
+  )
+
+  def positions(split: data.Split) -> np.ndarray:
+    return np.array([position[i] for i in split.indices])
+
+  return FrozenFeatures(
+    feature_maps=feature_maps,
+    labels=images.labels,
+    num_classes=len(images.class_names),
+    num_train=len(trained_on),
+    pairs=[(positions(train), positions(test)) for train, test in pairs],
+  )
+
+
+def suggest_parameters(
+  config: ml_collections.ConfigDict, frozen: FrozenFeatures
+) -> dict[str, float]:
+  """Suggests the pooling parameters that a config leaves open.
+
+  Args:
+    config: Run config.
+    frozen: Features; the images that the first pair trains on are looked at.
+  """
+  train, _ = frozen.pairs[0]
+  return models.suggest_pooling_parameters(
+    config,
+    len(train),
+    lambda indices: jnp.asarray(frozen.feature_maps[train[indices]]),
+  )
+
+
+def kernel_of_config(
+  config: ml_collections.ConfigDict,
+  frozen: FrozenFeatures,
+  suggested: Mapping[str, float],
+  label: str,
+) -> np.ndarray:
+  """Returns the kernel of all images with those to train on.
+
+  Args:
+    config: Run config, whose pooling is applied.
+    frozen: Features of the images.
+    suggested: Pooling parameters that the config leaves open.
+    label: Name of the work in the progress display.
+  """
+  backbone = pretrained.untrained_backbone(config.backbone)
+  model = models.image_classifier_from_config(
+    config, backbone.model, frozen.num_classes, suggested
+  )
+
+  def pool(feature_maps: jax.Array) -> Any:
+    return model.apply({}, feature_maps.astype(jnp.float32), method="pool")
+
+  return _kernel.pooled_kernel(pool, frozen.feature_maps, frozen.num_train, label)
+
+
+def classify(
+  kernel: np.ndarray, frozen: FrozenFeatures, train: np.ndarray, test: np.ndarray
+) -> tuple[np.ndarray, float]:
+  """Fits ridge regression to some images and classifies others.
+
+  Args:
+    kernel: Kernel of all images with those to train on.
+    frozen: Features of the images.
+    train: Positions of the images to train on.
+    test: Positions of the images to classify.
+
+  Returns:
+    The predicted classes, and the regularisation that was chosen.
+  """
+  fitted = _ridge.fit_ridge(
+    kernel[np.ix_(train, train)], frozen.labels[train], frozen.num_classes
+  )
+  return fitted.predict(kernel[np.ix_(test, train)]), fitted.regularization

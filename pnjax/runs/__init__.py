@@ -1,0 +1,43 @@
+"""The folder of a run: config, checkpoints, records, and the trained model."""
+
+from pnjax.runs._checkpoints import Checkpoints
+from pnjax.runs._curves import curves_figure
+from pnjax.runs._curves import draw_curves
+from pnjax.runs._environment import environment
+from pnjax.runs._records import Records
+from pnjax.runs._records import read_records
+from pnjax.runs._trained import TrainedModel
+from pnjax.runs._trained import load
+from pnjax.runs._workdir import ModelInfo
+from pnjax.runs._workdir import prepare_workdir
+from pnjax.runs._workdir import read_class_names
+from pnjax.runs._workdir import read_config
+from pnjax.runs._workdir import read_fingerprints
+from pnjax.runs._workdir import read_model_info
+from pnjax.runs._workdir import read_predictions
+from pnjax.runs._workdir import read_result
+from pnjax.runs._workdir import write_class_names
+from pnjax.runs._workdir import write_model_info
+from pnjax.runs._workdir import write_result
+
+__all__ = [
+  "Checkpoints",
+  "ModelInfo",
+  "Records",
+  "TrainedModel",
+  "curves_figure",
+  "draw_curves",
+  "environment",
+  "load",
+  "prepare_workdir",
+  "read_class_names",
+  "read_config",
+  "read_fingerprints",
+  "read_model_info",
+  "read_predictions",
+  "read_records",
+  "read_result",
+  "write_class_names",
+  "write_model_info",
+  "write_result",
+]

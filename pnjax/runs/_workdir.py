@@ -1,0 +1,159 @@
+"""The files of a run that are neither checkpoints nor records."""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import os
+import pathlib
+import tempfile
+from typing import Any
+from typing import NamedTuple
+
+import ml_collections
+import numpy as np
+
+from pnjax import config as config_lib
+from pnjax import runtime
+
+_CONFIG = "config.json"
+_FINGERPRINTS = "contents.json"
+_MODEL = "model.json"
+_CLASSES = "classes.txt"
+_RESULT = "result.json"
+_PREDICTIONS = "predictions.npz"
+
+
+class ModelInfo(NamedTuple):
+  """What a model is built from, in addition to the config of its run.
+
+  Attributes:
+    recipe: Name of the recipe of its pretrained weights, if any.
+    suggested: Pooling parameters that the config left open.
+  """
+
+  recipe: str | None
+  suggested: dict[str, float]
+
+
+def prepare_workdir(
+  workdir: pathlib.Path,
+  config: ml_collections.ConfigDict,
+  fingerprints: Mapping[str, str | None],
+  devices: runtime.Devices,
+) -> None:
+  """Creates the folder of a run, or checks that it holds the same run.
+
+  Args:
+    workdir: Folder of the run, the same for all hosts.
+    config: Run config.
+    fingerprints: Fingerprints of the images to train on (`train`) and to evaluate on
+      (`test`), and of the `weights` to start from.
+    devices: Devices of the run; the first host writes.
+
+  Raises:
+    OSError: if the folder cannot be written to.
+    ValueError: if it holds a run of another config, other images or other weights.
+  """
+  try:
+    workdir.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=workdir):
+      pass
+  except OSError as error:
+    raise OSError(f"the workdir {workdir} cannot be written to: {error}.") from error
+  if devices.is_first and not (workdir / _CONFIG).exists():
+    runtime.write_json(workdir / _FINGERPRINTS, dict(fingerprints))
+    runtime.write_json(workdir / _CONFIG, config.to_dict())
+  devices.barrier()
+  _check_same_config(read_config(workdir), config, workdir)
+  stored = read_fingerprints(workdir)
+  if any(stored.get(split) != fingerprints[split] for split in ("train", "test")):
+    raise ValueError(
+      f"{workdir} holds a run on other images: the dataset was prepared again since. "
+      "Choose another workdir."
+    )
+  if stored.get("weights") != fingerprints["weights"]:
+    raise ValueError(
+      f"{workdir} holds a run that started from other weights than "
+      f"{config.backbone.weights} has now. Choose another workdir."
+    )
+
+
+def _check_same_config(
+  stored: ml_collections.ConfigDict,
+  config: ml_collections.ConfigDict,
+  workdir: pathlib.Path,
+) -> None:
+  old, new = (config_lib.relevant_fields(c.to_dict()) for c in (stored, config))
+  different = [
+    f"{name} was {old.get(name)!r} and is {new.get(name)!r}"
+    for name in sorted(old | new)
+    if old.get(name) != new.get(name)
+  ]
+  if different:
+    raise ValueError(
+      f"{workdir} holds a run with another config: {'; '.join(different)}. Continue it "
+      "with its own config, or choose another workdir."
+    )
+
+
+def read_config(workdir: str | os.PathLike) -> ml_collections.ConfigDict:
+  """Returns the config of a run."""
+  path = pathlib.Path(workdir) / _CONFIG
+  if not path.exists():
+    raise FileNotFoundError(f"{workdir} holds no run: it has no {_CONFIG}.")
+  config = ml_collections.ConfigDict(runtime.read_json(path))
+  try:
+    config_lib.check_fields(config)
+  except ValueError as error:
+    raise ValueError(f"{workdir} holds a run of an earlier version: {error}") from error
+  return config.lock()
+
+
+def read_fingerprints(workdir: str | os.PathLike) -> dict[str, str | None]:
+  """Returns the fingerprints of the images and weights of a run."""
+  return runtime.read_json(pathlib.Path(workdir) / _FINGERPRINTS)
+
+
+def write_model_info(workdir: pathlib.Path, info: ModelInfo) -> None:
+  """Writes the model info of a run, unless it has been written."""
+  path = workdir / _MODEL
+  if not path.exists():
+    runtime.write_json(path, info._asdict())
+
+
+def read_model_info(workdir: str | os.PathLike) -> ModelInfo | None:
+  """Returns the model info of a run; None if it has not been written yet."""
+  path = pathlib.Path(workdir) / _MODEL
+  return ModelInfo(**runtime.read_json(path)) if path.exists() else None
+
+
+def write_class_names(workdir: pathlib.Path, names: Sequence[str]) -> None:
+  """Writes the classes of a run."""
+  runtime.write_text(workdir / _CLASSES, "\n".join([*names, ""]))
+
+
+def read_class_names(workdir: str | os.PathLike) -> list[str]:
+  """Returns the classes of a run, in the order of its outputs."""
+  return (pathlib.Path(workdir) / _CLASSES).read_text(encoding="utf-8").splitlines()
+
+
+def write_result(
+  workdir: pathlib.Path,
+  result: Mapping[str, Any],
+  labels: np.ndarray,
+  predictions: np.ndarray,
+) -> None:
+  """Writes the result of a run, after its predictions."""
+  np.savez(workdir / _PREDICTIONS, label=labels, prediction=predictions)
+  runtime.write_json(workdir / _RESULT, result)
+
+
+def read_result(workdir: str | os.PathLike) -> dict[str, Any] | None:
+  """Returns the result of a run; None if the run is not finished."""
+  path = pathlib.Path(workdir) / _RESULT
+  return runtime.read_json(path) if path.exists() else None
+
+
+def read_predictions(workdir: str | os.PathLike) -> tuple[np.ndarray, np.ndarray]:
+  """Returns the labels and predicted classes of the images evaluated on."""
+  with np.load(pathlib.Path(workdir) / _PREDICTIONS) as arrays:
+    return arrays["label"], arrays["prediction"]

@@ -1,0 +1,61 @@
+"""Downloads that are verified before they count."""
+
+import hashlib
+import pathlib
+import tempfile
+import urllib.error
+import urllib.request
+
+import tqdm
+
+_CHUNK_BYTES = 1 << 20
+_TIMEOUT_SECONDS = 30
+
+
+class DownloadError(OSError):
+  """The file could not be downloaded."""
+
+
+def download(url: str, path: pathlib.Path, sha256: str | None = None) -> None:
+  """Downloads a file, completely or not at all.
+
+  Args:
+    url: Address of the file.
+    path: Where to put it. The folder must exist.
+    sha256: Expected digest of the file, or its first digits; not checked if None.
+
+  Raises:
+    DownloadError: if the address cannot be reached or the transfer breaks off.
+    ValueError: if the digest differs from `sha256`.
+  """
+  with tempfile.TemporaryDirectory(dir=path.parent, prefix=".incomplete-") as temporary:
+    part = pathlib.Path(temporary) / path.name
+    try:
+      digest = _transfer(url, part)
+    except (OSError, urllib.error.URLError) as error:
+      raise DownloadError(f"{url} cannot be downloaded ({error})") from error
+    if sha256 is not None and not digest.startswith(sha256):
+      raise ValueError(
+        f"{url} has sha256 {digest}, expected {sha256}; the file is damaged or another "
+        "one, and was not used."
+      )
+    part.rename(path)
+
+
+def _transfer(url: str, path: pathlib.Path) -> str:
+  """Copies the contents of an address to a file, and returns its sha256."""
+  digest, size = hashlib.sha256(), 0
+  with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as response:
+    total = int(response.headers.get("Content-Length", 0)) or None
+    bar = tqdm.tqdm(
+      desc=path.name, total=total, unit="B", unit_scale=True, disable=None
+    )
+    with bar, path.open("wb") as file:
+      while chunk := response.read(_CHUNK_BYTES):
+        file.write(chunk)
+        digest.update(chunk)
+        bar.update(len(chunk))
+        size += len(chunk)
+  if total not in (None, size):
+    raise OSError(f"the transfer broke off after {size} of {total} bytes")
+  return digest.hexdigest()

@@ -1,0 +1,38 @@
+"""Checks of a config before anything is opened or compiled."""
+
+import ml_collections
+
+from pnjax import config as config_lib
+from pnjax import models
+from pnjax import pretrained
+from pnjax.train import _optimizer
+
+
+def check_config(config: ml_collections.ConfigDict, num_hosts: int) -> None:
+  """Raises ValueError if fields have values that cannot work."""
+  config_lib.check_fields(config)
+  train = config.train
+  counts = "batch_size", "num_epochs", "num_microbatches"
+  for name in (*counts, "log_every", "eval_every", "checkpoint_every"):
+    if train[name] < 1:
+      raise ValueError(f"train.{name} is {train[name]}, expected 1 or more.")
+  if train.batch_size % num_hosts:
+    raise ValueError(
+      f"train.batch_size is {train.batch_size}, expected a multiple of the "
+      f"{num_hosts} hosts."
+    )
+  if not 0 <= train.label_smoothing < 1:
+    raise ValueError(
+      f"train.label_smoothing is {train.label_smoothing}, expected from 0 to below 1."
+    )
+  backbone = pretrained.untrained_backbone(config.backbone).model
+  models.trainable_parameters([], backbone, train.trainable)
+  schedule = _optimizer.learning_rate(config.optim, steps_per_epoch=1, num_epochs=1)
+  _optimizer.make_optimizer(config, schedule)
+  models.check_pooling(config)
+  if train.cache_features and num_hosts > 1:
+    raise ValueError(
+      f"train.cache_features is True on {num_hosts} hosts, expected one host."
+    )
+  if train.cache_features:
+    models.last_frozen_stage(backbone, train.trainable)

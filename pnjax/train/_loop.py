@@ -1,0 +1,300 @@
+"""The training loop."""
+
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import contextlib
+import dataclasses
+import functools
+import os
+import pathlib
+import time
+from typing import Any
+
+import jax
+import ml_collections
+import numpy as np
+
+from pnjax import runs
+from pnjax import runtime
+from pnjax.train import _evaluation
+from pnjax.train import _step
+from pnjax.train._experiment import Experiment
+from pnjax.train._experiment import open_experiment
+from pnjax.train._inputs import Inputs
+from pnjax.train._state import RunningSums
+from pnjax.train._state import TrainState
+
+
+class NonFiniteLossError(Exception):
+  """The loss or its gradient became infinite or NaN."""
+
+
+@dataclasses.dataclass
+class _Position:
+  """The position of a run, which a checkpoint has in addition to the state.
+
+  Attributes:
+    step: Number of steps taken.
+    evaluated: Step of the last evaluation.
+    elapsed: Seconds that earlier processes spent on the run.
+    data: State of the iterator over batches.
+  """
+
+  step: int = 0
+  evaluated: int = 0
+  elapsed: float = 0.0
+  data: Any = None
+
+
+def train_and_evaluate(
+  config: ml_collections.ConfigDict,
+  workdir: str | os.PathLike,
+  devices: Sequence[jax.Device] | None = None,
+  cache: str | os.PathLike | None = None,
+) -> dict[str, Any] | None:
+  """Trains and evaluates, or continues the run that the folder holds.
+
+  Args:
+    config: Config with the fields of `pnjax.config`.
+    workdir: Folder of the run.
+    devices: Devices to use; all by default.
+    cache: Folder of cached features; see `features.cached_feature_maps`.
+
+  Returns:
+    The contents of `result.json`, or None if the run was asked to stop early.
+  """
+  start = time.monotonic()
+  workdir = pathlib.Path(workdir)
+  experiment = open_experiment(config, runtime.Devices(devices))
+  runs.prepare_workdir(workdir, config, experiment.fingerprints, experiment.devices)
+  result = runs.read_result(workdir)
+  if result is not None:
+    return result
+
+  with contextlib.ExitStack() as stack:
+    if experiment.devices.is_first:
+      stack.enter_context(runtime.lock_folder(workdir))
+    # Before signals are caught, since extracting features can be interrupted any time.
+    train_inputs, test_inputs = experiment.inputs(cache)
+    stop = stack.enter_context(runtime.StopRequest())
+    checkpoints = stack.enter_context(runs.Checkpoints(workdir / "checkpoints"))
+
+    model_info = _describe_model_once(experiment, workdir)
+    task = experiment.task(model_info.suggested)
+    state, position = experiment.initial_state(task), _Position()
+    batches = iter(train_inputs.train_batches())
+    if checkpoints.latest_step is not None:
+      state, saved_position = checkpoints.restore(state)
+      position = _Position(**saved_position)
+      batches.set_state(position.data)
+    state, saved = experiment.devices.replicate(state), position.step
+    train_step, eval_step = (
+      experiment.devices.parallelize(functools.partial(f, task), donate=donate)
+      for f, donate in ((_step.train_step, True), (_step.eval_step, False))
+    )
+    evaluate = functools.partial(_evaluate, experiment, eval_step, test_inputs)
+
+    records = stack.enter_context(
+      runs.Records(
+        workdir if experiment.devices.is_first else None,
+        {"train": position.step, "test": position.evaluated},
+      )
+    )
+    progress = stack.enter_context(
+      runtime.Progress(
+        position.step * config.train.batch_size,
+        experiment.num_steps * config.train.batch_size,
+        quiet=not experiment.devices.is_first,
+      )
+    )
+    progress.print(_describe(experiment, position, model_info.suggested))
+    evaluation = None
+    while True:
+      step = position.step
+      stopping = _should_stop(stop, experiment, step)
+      if (
+        not stopping
+        and step != position.evaluated
+        and _is_due(experiment, step, config.train.eval_every)
+      ):
+        _check_finite(state, saved)
+        evaluation = evaluate(state)
+        position.evaluated = step
+        _report(experiment, step, evaluation[0], records, progress)
+      if step != saved and (
+        stopping or _is_due(experiment, step, config.train.checkpoint_every)
+      ):
+        _check_finite(state, saved)
+        elapsed = position.elapsed + time.monotonic() - start
+        _save(checkpoints, records, state, batches, position, elapsed)
+        saved = step
+      finished = step == position.evaluated == experiment.num_steps
+      if stopping or finished:
+        break
+
+      state = _take_step(train_step, state, next(batches), experiment)
+      position.step += 1
+      progress.advance(config.train.batch_size)
+      if _record_is_due(experiment, position.step):
+        _check_finite(state, saved)
+        state = _record(state, position.step, records, progress, experiment.devices)
+
+  if not finished:
+    return None
+  metrics, predictions = evaluation or evaluate(state)
+  elapsed = position.elapsed + time.monotonic() - start
+  return _write_result(experiment, workdir, metrics, predictions, elapsed)
+
+
+def _describe_model_once(
+  experiment: Experiment, workdir: pathlib.Path
+) -> runs.ModelInfo:
+  """Returns the model info that the first process of the run wrote."""
+  if experiment.devices.is_first and runs.read_model_info(workdir) is None:
+    runs.write_class_names(workdir, experiment.train_split.class_names)
+    suggested = experiment.suggest_parameters()
+    info = runs.ModelInfo(experiment.backbone.recipe, suggested)
+    runs.write_model_info(workdir, info)
+  experiment.devices.barrier()
+  written = runs.read_model_info(workdir)
+  assert written is not None
+  return written
+
+
+def _describe(
+  experiment: Experiment, position: _Position, suggested: Mapping[str, float]
+) -> str:
+  """Returns a line about the work ahead."""
+  begin = f", from step {position.step} of {experiment.num_steps}"
+  values = ", ".join(f"{n} = {v:.4g}" for n, v in suggested.items())
+  return (
+    f"{experiment.config.dataset.name}: {len(experiment.train_split)} images to train "
+    f"on, {len(experiment.test_split)} to evaluate on, {experiment.num_classes} "
+    f"classes; {experiment.config.train.num_epochs} epochs on "
+    f"{experiment.devices.description}{begin if position.step else ''}"
+    f"{f'; suggested: {values}' if values else ''}"
+  )
+
+
+def _should_stop(stop: runtime.StopRequest, experiment: Experiment, step: int) -> bool:
+  """Returns whether any host was asked to stop; hosts agree only at records."""
+  if experiment.devices.num_hosts == 1:
+    return bool(stop)
+  return _record_is_due(experiment, step) and experiment.devices.any_host(bool(stop))
+
+
+def _is_due(experiment: Experiment, step: int, every: int) -> bool:
+  """Returns whether something is due that happens every so many epochs."""
+  return step % (every * experiment.epoch_steps) == 0 or step == experiment.num_steps
+
+
+def _record_is_due(experiment: Experiment, step: int) -> bool:
+  every = experiment.config.train.log_every
+  return step % experiment.epoch_steps == 0 or step % every == 0
+
+
+def _take_step(
+  train_step: Callable,
+  state: TrainState,
+  batch: Mapping[str, np.ndarray],
+  experiment: Experiment,
+) -> TrainState:
+  shards = experiment.devices.shard(batch, experiment.config.train.num_microbatches)
+  with jax.transfer_guard("disallow"):
+    state, _ = train_step(state, shards)
+  return state
+
+
+def _check_finite(state: TrainState, saved: int) -> None:
+  """Raises NonFiniteLossError if a step since the last record was not finite."""
+  bad_step = runtime.to_host(state.sums.bad_step)
+  if bad_step >= 0:
+    last = f"step {saved}" if saved else "none yet"
+    raise NonFiniteLossError(
+      f"the loss or its gradient is not finite at step {bad_step}; the last good "
+      f"checkpoint is kept ({last}). Try a smaller optim.learning_rate, "
+      "optim.classifier_rate or optim.clip_norm."
+    )
+
+
+def _record(
+  state: TrainState,
+  step: int,
+  records: runs.Records,
+  progress: runtime.Progress,
+  devices: runtime.Devices,
+) -> TrainState:
+  """Records the steps since the last record, and returns a state with new sums."""
+  sums = runtime.to_host(state.sums)
+  loss, top1 = (float(x / sums.count) for x in (sums.loss, sums.correct))
+  records.write(step, "train", {"loss": loss, "top1": top1})
+  records.write_timing(step, {"images_per_second": progress.images_per_second})
+  return state.replace(sums=devices.replicate(RunningSums.zero()))
+
+
+def _evaluate(
+  experiment: Experiment, eval_step: Callable, inputs: Inputs, state: TrainState
+) -> tuple[dict[str, Any], np.ndarray]:
+  """Returns metrics and predictions for the images to evaluate on."""
+  return _evaluation.evaluate(
+    eval_step,
+    state.variables,
+    inputs.eval_batches(),
+    len(experiment.test_split),
+    experiment.num_classes,
+    experiment.devices,
+  )
+
+
+def _report(
+  experiment: Experiment,
+  step: int,
+  metrics: Mapping[str, Any],
+  records: runs.Records,
+  progress: runtime.Progress,
+) -> None:
+  """Records and prints the metrics of an evaluation."""
+  loss, top1, mean = (metrics[n] for n in ("loss", "top1", "mean_per_class"))
+  records.write(step, "test", {"loss": loss, "top1": top1, "mean_per_class": mean})
+  epoch, num_epochs = step / experiment.epoch_steps, experiment.config.train.num_epochs
+  progress.print(
+    f"epoch {epoch:g} of {num_epochs}: top-1 {top1:.2%}, mean per class {mean:.2%}, "
+    f"loss {loss:.4f}"
+  )
+
+
+def _save(
+  checkpoints: runs.Checkpoints,
+  records: runs.Records,
+  state: TrainState,
+  batches: Any,
+  position: _Position,
+  elapsed: float,
+) -> None:
+  """Saves a checkpoint, after the records that led to it."""
+  records.flush()
+  saved = dataclasses.replace(position, elapsed=elapsed, data=batches.get_state())
+  checkpoints.save(position.step, state, dataclasses.asdict(saved))
+
+
+def _write_result(
+  experiment: Experiment,
+  workdir: pathlib.Path,
+  metrics: Mapping[str, Any],
+  predictions: np.ndarray,
+  elapsed: float,
+) -> dict[str, Any]:
+  """Writes the result and the predictions, and returns the result."""
+  names = experiment.train_split.class_names
+  result = {
+    **metrics,
+    "per_class": dict(zip(names, metrics["per_class"], strict=True)),
+    "num_steps": experiment.num_steps,
+    "wall_seconds": round(elapsed, 1),
+    "devices": experiment.devices.description,
+    **runs.environment(),
+  }
+  if experiment.devices.is_first:
+    runs.write_result(workdir, result, experiment.test_split.labels, predictions)
+  return result

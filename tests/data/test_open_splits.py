@@ -1,0 +1,72 @@
+import pytest
+
+from pnjax import config as config_lib
+from pnjax import data
+from tests import small_runs
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory):
+  return small_runs.prepare(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture
+def dataset(data_dir):
+  """The group `dataset` of a config for a folder of images."""
+  dataset = config_lib.get_config().dataset
+  dataset.name, dataset.data_dir = "folder", str(data_dir)
+  return dataset
+
+
+@pytest.mark.parametrize(
+  ("split", "expected"),
+  [
+    ("train", "test"),
+    ("train+validation", "test"),
+    ("train_80", "test_20"),
+    ("half_3_train", "half_3_test"),
+    ("fold_10_train", "fold_10_test"),
+    ("half_3_train[:50%]", "test"),
+  ],
+)
+def test_the_counterpart_of_a_split(dataset, split, expected):
+  dataset.split = split
+  assert data.evaluation_split(dataset) == expected
+  dataset.test_split = "validation"
+  assert data.evaluation_split(dataset) == "validation"
+
+
+def test_both_splits_are_opened(dataset):
+  train, test = data.open_splits(dataset)
+  assert (train.split, len(train)) == ("train", 24)
+  assert (test.split, len(test)) == ("test", 15)
+
+
+@pytest.mark.parametrize(
+  ("fields", "message"),
+  [
+    ({"split": "all"}, "15 images of all are also in test, which is evaluated on"),
+    ({"test_split": "tset"}, "`split` is 'tset', expected all, one of train, test"),
+    ({"num_classes": 7}, r"num_classes is 7, but folder has 3 classes; .*num_classes=3"),
+  ],
+)
+def test_mistakes(dataset, fields, message):
+  dataset.update(fields)
+  with pytest.raises(ValueError, match=message):
+    data.open_splits(dataset)
+
+
+def test_an_unknown_counterpart(dataset, monkeypatch):
+  monkeypatch.setattr(data._split, "evaluation_split", lambda config: "half_1_test")
+  with pytest.raises(ValueError, match="the counterpart of train is not known: `split`"):
+    data.open_splits(dataset)
+
+
+def test_image_options_are_arguments_of_batches(dataset):
+  dataset.image_size, dataset.num_crops = 16, 12
+  dataset.resize_side = 20
+  (train, _) = data.open_splits(dataset)
+  options = data.image_options(dataset)
+  assert options == {"image_size": 16, "num_crops": 12, "resize_side": 20}
+  batch = next(iter(data.eval_batches(train, batch_size=2, **options)))
+  assert batch["image"].shape == (2, 12, 16, 16, 3)

@@ -1,0 +1,169 @@
+import json
+
+import numpy as np
+from PIL import Image
+import pytest
+
+from experiments.studies import comparison
+from experiments.studies import table_files
+from pnjax import data
+from pnjax import probe
+from pnjax import runs
+
+ROWS = ("fop", "sop_sc_sigme", "sop_sc_spec_maxexp")
+
+
+@pytest.fixture
+def make(config_of, feature_cache):
+  """Makes a table; a field of all configs may be set."""
+
+  def make(workdir, field=None, **kwargs):
+    def configured(method):
+      config = config_of(method)
+      if field is not None:
+        group, name, value = field
+        config[group][name] = value
+      return config
+
+    arguments = {"rows": ROWS, "splits": ["train"], "cache": feature_cache}
+    return comparison.make_table(configured, workdir, **(arguments | kwargs))
+
+  return make
+
+
+def test_a_table_has_all_rows(make, config_of, feature_cache, tmp_path, capsys):
+  table = make(tmp_path)
+  assert [row["method"] for row in table["rows"]] == list(ROWS)
+  assert table == json.loads((tmp_path / "table.json").read_text())
+  pair = data.open_splits(config_of("fop").dataset)
+  frozen = probe.load_frozen_features(config_of("fop"), [pair], feature_cache)
+  for row in table["rows"]:
+    config = config_of(row["method"])
+    suggested = probe.suggest_parameters(config, frozen)
+    assert row["suggested"] == suggested
+    kernel = probe.kernel_of_config(config, frozen, suggested, "")
+    train, test = frozen.pairs[0]
+    predictions, _ = probe.classify(kernel, frozen, train, test)
+    assert row["top1"]["mean"] == 100 * np.mean(predictions == frozen.labels[test])
+    assert ("gain" in row) == (row["method"] != "fop")
+  markdown = (tmp_path / "table.md").read_text()
+  assert markdown == table_files.markdown(table)
+  assert "| SOP+SC+SigmE |" in markdown
+  assert "sop_sc_spec_maxexp   top-1 " in capsys.readouterr().out
+
+
+def test_the_plot_has_a_bar_for_each_row(make, tmp_path):
+  table = make(tmp_path, rows=["fop", "sop"])
+  table["rows"][1]["paper"] = 87.2
+  (ax,) = table_files.figure(table).axes
+  assert [label.get_text() for label in ax.get_yticklabels()] == ["FOP", "SOP"]
+  widths = [bar.get_width() for bar in ax.patches]
+  assert widths == [row["top1"]["mean"] for row in table["rows"]]
+  (cited,) = (line for line in ax.lines if line.get_label() == "paper")
+  np.testing.assert_array_equal(cited.get_xydata(), [[87.2, 1]])
+  with Image.open(tmp_path / "table.png") as image:
+    assert image.width == 960
+
+
+def test_only_rows_with_other_features_or_pooling_are_computed_again(
+  make, tmp_path, monkeypatch
+):
+  table = make(tmp_path, rows=["fop"])
+  kernel_of_config, computed = probe.kernel_of_config, []
+
+  def watched(config, *args):
+    computed.append(config.pooling.power_norm)
+    return kernel_of_config(config, *args)
+
+  monkeypatch.setattr(probe, "kernel_of_config", watched)
+  # Nothing is trained.
+  assert make(tmp_path, ("optim", "learning_rate", 0.1), rows=["fop"]) == table
+  assert computed == []
+  make(tmp_path, ("pooling", "rectify", False), rows=["fop"])
+  assert len(computed) == 1
+  assert make(tmp_path, rows=["fop"]) == table  # The other row is still there.
+  assert len(computed) == 1
+  monkeypatch.setattr(data.Split, "fingerprint", "of other images")
+  make(tmp_path, rows=["fop"])
+  assert len(computed) == 2
+
+
+def test_a_note_names_the_fields_that_were_set(make, tmp_path):
+  table = make(
+    tmp_path,
+    ("pooling", "rectify", False),
+    rows=["fop"],
+    overrides={"pooling.rectify": False},
+  )
+  assert "Set for all rows: pooling.rectify = False." in table["notes"]
+  assert "pooling.rectify = False" in (tmp_path / "table.md").read_text()
+
+
+def test_alexnet_has_no_baseline(make, tmp_path):
+  table = make(tmp_path, rows=["baseline", "fop"])
+  assert [row["method"] for row in table["rows"]] == ["fop"]
+  with pytest.raises(ValueError, match="baseline, which alexnet does not have"):
+    make(tmp_path, rows=["baseline"])
+
+
+def test_damaged_features_give_no_row(make, tmp_path):
+  make(tmp_path / "before", rows=["fop"], cache=tmp_path / "cache")
+  (maps,) = (tmp_path / "cache").glob("*/maps")
+  maps.write_bytes(b"\xff" * maps.stat().st_size)
+  with pytest.raises(OSError, match=f"{maps.parent} is damaged"):
+    make(tmp_path / "after", rows=["fop"], cache=tmp_path / "cache")
+  assert not list((tmp_path / "after/rows").iterdir())
+
+
+def test_unknown_rows(make, tmp_path):
+  with pytest.raises(ValueError, match="--rows has sopp, expected some of baseline"):
+    make(tmp_path, rows=["sopp"])
+  with pytest.raises(ValueError, match="--rows is empty"):
+    make(tmp_path, rows=[""])
+
+
+def _the_run(workdir, method):
+  (run,) = (workdir / "runs").glob(f"{method}-train-*")
+  return run
+
+
+@pytest.mark.slow
+def test_rows_can_be_trained_end_to_end(make, tmp_path):
+  table = make(tmp_path, rows=["sop"], finetune=True)
+  result = runs.read_result(_the_run(tmp_path, "sop"))
+  np.testing.assert_allclose(table["rows"][0]["top1"]["mean"], 100 * result["top1"])
+
+
+def test_too_many_images_for_ridge_get_a_softmax_layer(make, tmp_path, monkeypatch):
+  table = make(tmp_path, rows=["fop"])
+  assert any("classifier is ridge regression" in line for line in table["notes"])
+  monkeypatch.setattr(probe, "MAX_IMAGES", 10)
+  table = make(tmp_path, rows=["fop"])
+  assert any("classifier is a softmax layer" in line for line in table["notes"])
+  run = _the_run(tmp_path, "fop")
+  result = runs.read_result(run)
+  np.testing.assert_allclose(table["rows"][0]["top1"]["mean"], 100 * result["top1"])
+  train = runs.read_config(run).train
+  assert (train.trainable, train.cache_features) == ("none", True)
+
+
+def test_the_gain_on_one_split_is_paired_by_image():
+  theirs = np.array([1, 0, 0, 1] * 50)
+  ours = np.array([1, 1, 0, 1] * 50)
+  gain = comparison.paired_gain([ours], [theirs])
+  assert gain["mean"] == 25
+  # The standard error of 200 differences that are 1 with a probability of 1/4.
+  error = 100 * np.sqrt(0.25 * 0.75 / 200)
+  np.testing.assert_allclose(gain["low"], 25 - 1.96 * error, atol=1)
+  np.testing.assert_allclose(gain["high"], 25 + 1.96 * error, atol=1)
+
+
+def test_the_gain_on_several_splits_is_paired_by_split():
+  theirs, ours = np.array([1, 0, 0, 1]), np.array([1, 1, 0, 1])
+  same = comparison.paired_gain([ours, ours], [theirs, theirs])
+  assert same == {"mean": 25, "low": 25, "high": 25}
+  gain = comparison.paired_gain([ours, theirs], [theirs, theirs])
+  # Differences of 25 and 0: a mean of 12.5, an error of 12.5, and t(1) = 12.706.
+  np.testing.assert_allclose(gain["mean"], 12.5)
+  np.testing.assert_allclose(gain["high"], 12.5 + 12.5 * 12.706, rtol=1e-4)
+  np.testing.assert_allclose(gain["low"], 12.5 - 12.5 * 12.706, rtol=1e-4)

@@ -1,0 +1,116 @@
+import json
+import math
+
+import numpy as np
+from PIL import Image
+import pytest
+
+from experiments.studies import parameter_sweep
+from pnjax import probe
+
+
+@pytest.fixture
+def sweep(config_of, feature_cache):
+  def sweep(workdir, method="sop_sc_sigme", rectify=True, **kwargs):
+    config = config_of(method)
+    config.pooling.rectify = rectify
+    arguments = {
+      "param": "pooling.eta_prime",
+      "values": [100.0],
+      "num_folds": 3,
+      "cache": feature_cache,
+    }
+    return parameter_sweep.run_sweep(config, workdir, **(arguments | kwargs))
+
+  return sweep
+
+
+def test_only_training_images_are_used(sweep, tmp_path, monkeypatch):
+  seen = []
+  kernel_of_config = probe.kernel_of_config
+
+  def watched(config, frozen, *args):
+    seen.append(len(frozen.labels))
+    return kernel_of_config(config, frozen, *args)
+
+  monkeypatch.setattr(probe, "kernel_of_config", watched)
+  made = sweep(tmp_path, values=[1.0, 100.0, "suggested"], cache=tmp_path / "cache")
+  assert seen == [24, 24, 24]
+  (cached,) = (tmp_path / "cache").glob("*/rows")
+  assert len(cached.read_text().splitlines()) == 24
+  written = json.loads((tmp_path / "sweep.json").read_text())
+  assert written == json.loads(json.dumps(made))  # Tuples become lists.
+  assert [p["value"] for p in made["points"]] == [1.0, 100.0, "suggested"]
+  best = max(made["points"], key=lambda point: point["mean"])
+  assert made["best"] == best["used"]
+  for point in made["points"]:
+    np.testing.assert_allclose(point["mean"], np.mean(point["accuracies"]))
+    assert len(point["accuracies"]) == 3
+  markdown = (tmp_path / "sweep.md").read_text()
+  assert f"| {best['used']:g} | **{best['mean']:.2f} ± " in markdown
+  assert "(suggested) |" in markdown
+  with Image.open(tmp_path / "sweep.png") as image:
+    assert image.size == (600, 420)
+
+
+def test_the_plot_shows_values_and_the_suggestion(sweep, tmp_path):
+  made = sweep(tmp_path, values=[1.0, 100.0, "suggested"])
+  (ax,) = parameter_sweep._figure(made).axes
+  assert ax.get_xscale() == "log"
+  values, suggested = (line.get_xdata() for line in (ax.lines[0], ax.lines[-1]))
+  np.testing.assert_array_equal(values, [1, 100])
+  np.testing.assert_array_equal(suggested, [made["points"][2]["used"]])
+
+
+def test_many_images_are_sampled_from_every_class(sweep, tmp_path, monkeypatch, capsys):
+  monkeypatch.setattr(probe, "MAX_IMAGES", 12)
+  labels = []
+  cross_validate = probe.cross_validate
+
+  def watched(kernel, labels_, *args):
+    labels.append(labels_)
+    return cross_validate(kernel, labels_, *args)
+
+  monkeypatch.setattr(probe, "cross_validate", watched)
+  sweep(tmp_path, "fop_asinhe", param="pooling.gamma_prime", values=[1.0])
+  assert "sweeps 12 of the 24 images of train" in capsys.readouterr().out
+  np.testing.assert_array_equal(np.bincount(labels[0]), [4, 4, 4])
+
+
+def test_points_with_other_dependencies_are_computed_again(sweep, tmp_path):
+  def points(workdir, **kwargs):
+    made = sweep(tmp_path / workdir, **kwargs)
+    return [point | {"seconds": None} for point in made["points"]]
+
+  points("a")
+  for kwargs in ({"num_folds": 2}, {"num_folds": 2, "rectify": False}):
+    assert points("a", **kwargs) == points("b", **kwargs)
+
+
+@pytest.mark.parametrize(
+  "param,values,num_folds,match",
+  [
+    ("pooling.num_pivots", [3.0, 2.5], 3, r"--values has 2\.5, expected whole numbers"),
+    ("pooling.beta", [0.0, 2.0], 3, "`beta` is 2"),
+    ("pooling.eta_prime", [math.inf], 3, "--values has inf"),
+    ("pooling.eta_prime", [], 3, "--values is empty"),
+    ("pooling.eta_prime", [1.0], 1, "--folds is 1, expected 2 to 24"),
+    ("pooling.beta", ["suggested"], 3, r"pooling\.beta is not suggested here"),
+    ("pooling.gamma_prime", ["suggested"], 3, r"gamma_prime is not suggested here"),
+    ("pooling.reduction", [4.0], 3, r"--param is 'pooling\.reduction', expected one"),
+    ("pooling.betta", [0.0], 3, r"--param is 'pooling\.betta', expected one of"),
+    ("head.beta", [0.0], 3, r"--param is 'head\.beta', which is pooling\.beta now"),
+  ],
+)
+def test_mistakes_are_found_first(sweep, tmp_path, param, values, num_folds, match):
+  workdir = tmp_path / "sweep"
+  with pytest.raises(ValueError, match=match):
+    sweep(workdir, param=param, values=values, num_folds=num_folds)
+  assert not workdir.exists()
+
+
+def test_values_are_numbers():
+  assert parameter_sweep.parse_value("0.5") == 0.5
+  assert parameter_sweep.parse_value("suggested") == "suggested"
+  with pytest.raises(ValueError, match="--values has 'many', expected numbers or sugg"):
+    parameter_sweep.parse_value("many")

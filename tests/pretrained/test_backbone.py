@@ -1,0 +1,50 @@
+import numpy as np
+import pytest
+
+from pnjax import config as config_lib
+from pnjax import pretrained
+from pnjax.pretrained import _backbone
+
+
+def test_weights_of_another_network_are_refused(alexnet_weights):
+  config = config_lib.get_config().backbone
+  config.weights = str(alexnet_weights)
+  with pytest.raises(
+    ValueError, match=r"are weights of alexnet, but backbone\.name is"
+  ):
+    pretrained.backbone_from_config(config)
+
+
+def test_batch_statistics_need_batch_norm():
+  config = config_lib.get_config().backbone
+  config.name, config.batch_statistics = "alexnet", True
+  with pytest.raises(ValueError, match="expected False for alexnet, which has no"):
+    pretrained.untrained_backbone(config)
+
+
+def test_preprocessing_accepts_any_leading_axes(rng):
+  spec = pretrained.untrained_backbone(config_lib.get_config().backbone)
+  images = rng.integers(256, size=(2, 3, 4, 5, 3), dtype=np.uint8)
+  x = spec.preprocess(images)
+  np.testing.assert_allclose(x, images / 127.5 - 1, atol=1e-6)
+  np.testing.assert_array_equal(spec.preprocess(images[0]), x[0])
+
+
+def test_fingerprints_tell_weights_apart(alexnet_weights):
+  config = config_lib.get_config().backbone
+  config.name = "alexnet"
+  assert pretrained.backbone_from_config(config).fingerprint is None
+  config.weights = str(alexnet_weights)
+  spec = pretrained.backbone_from_config(config)
+  assert spec.fingerprint == _backbone._digest(spec.variables)
+
+
+def test_the_digest_depends_on_names_shapes_dtypes_and_values():
+  trees = [
+    {"a": np.zeros(4)},
+    {"b": np.zeros(4)},
+    {"a": np.zeros((2, 2))},
+    {"a": np.ones(4)},
+    {"a": np.zeros(4, np.float32)},
+  ]
+  assert len({_backbone._digest(tree) for tree in trees}) == len(trees)

@@ -1,0 +1,58 @@
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from pnjax import pretrained
+from pnjax.pretrained import _names
+from tests.pretrained.weight_files import random_tensors
+
+
+@pytest.mark.parametrize(
+  "name, shape",
+  [("conv1", (3, 3, 2, 5)), ("fc6", (9216, 5)), ("fc7", (4, 5)), ("bn1", (5,))],
+)
+def test_layouts_are_invertible(rng, name, shape):
+  x = rng.standard_normal(shape)
+  layout = _names.torchvision_layout(("params", name, "kernel"), shape)
+  np.testing.assert_array_equal(layout.from_torch(layout.to_torch(x)), x)
+
+
+@pytest.mark.parametrize(
+  "name, shape, here, there",
+  [
+    ("conv1", (3, 4, 2, 5), (2, 3, 1, 4), (4, 1, 2, 3)),
+    ("fc6", (9216, 5), ((1 * 6 + 2) * 256 + 3, 4), (4, (3 * 6 + 1) * 6 + 2)),
+    ("fc7", (4, 5), (2, 3), (3, 2)),
+    ("bn1", (5,), (3,), (3,)),
+  ],
+)
+def test_layouts_of_torch(rng, name, shape, here, there):
+  x = rng.standard_normal(shape)
+  layout = _names.torchvision_layout(("params", name, "kernel"), shape)
+  assert layout.to_torch(x)[there] == x[here]
+
+
+def test_keras_names_and_biases(tmp_path):
+  tensors = random_tensors(pretrained.RECIPES["resnet50_v1_caffe"], keras=True)
+  path = tmp_path / "a.safetensors"
+  safetensors.numpy.save_file(tensors, path)
+  variables = pretrained.load(path, "resnet50_v1_caffe").variables
+  params, statistics = variables["params"], variables["batch_stats"]
+  for actual, name in [
+    (params["conv1"]["kernel"], "conv1/kernel"),
+    (params["bn1"]["scale"], "bn_conv1/gamma"),
+    (params["layer3"]["block5"]["conv2"]["kernel"], "res4f_branch2b/kernel"),
+    (params["layer2"]["block0"]["bn_downsample"]["bias"], "bn3a_branch1/beta"),
+    (statistics["layer4"]["block2"]["bn3"]["var"], "bn5c_branch2c/moving_variance"),
+    (params["fc"]["kernel"], "fc1000/kernel"),
+  ]:
+    np.testing.assert_array_equal(actual, tensors[name], err_msg=name)
+  np.testing.assert_array_equal(
+    statistics["layer2"]["block0"]["bn_downsample"]["mean"],
+    tensors["bn3a_branch1/moving_mean"] - tensors["res3a_branch1/bias"],
+  )
+
+
+def test_only_resnet_has_keras_names():
+  with pytest.raises(ValueError, match="is 'alexnet', expected 'resnet50'"):
+    _names.keras_conversion("alexnet", ("params", "conv1", "kernel"), (11, 11, 3, 64))
