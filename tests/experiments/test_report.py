@@ -1,88 +1,298 @@
+import collections
 from html import parser
+import json
+import shutil
+import subprocess
+import sys
+import types
 
-import jax
 import numpy as np
 import pytest
 
-from experiments import curves
 from experiments import report
-from pnjax import data
-from pnjax import train
+from experiments.reporting import figures
+from experiments.reporting import page
+from pnjax import models
+from pnjax import runs
+from tests import small_runs
+
+# Two dark images are taken for light, and a striped one for dark.
+_LABELS = np.repeat(np.arange(3), 5)
+_PREDICTIONS = np.array([0, 1, 0, 1, 0, 1, 1, 1, 1, 1, 2, 2, 2, 2, 0])
+
+_SECTIONS = [
+  "Classes",
+  "Confusion",
+  "Most confused classes",
+  "Learned parameters",
+  "Eigenvalues of the pooled matrix",
+  "Config",
+  "Versions",
+]
 
 
 class Page(parser.HTMLParser):
-  """Collects what a page has, and whether its tags are closed."""
+  """The parts of a page, whose tags must all be closed."""
 
   def __init__(self, text):
     super().__init__()
-    self.headings, self.sources, self.open = [], [], []
+    self.headings, self.rows, self.images, self.links = [], [], [], []
+    self.texts = collections.defaultdict(list)  # By their tags.
+    self.ids = set()
+    self._open = []
     self.feed(text)
     self.close()
+    assert self._open == []
 
   def handle_starttag(self, tag, attrs):
+    attrs = dict(attrs)
+    assert tag not in ("script", "link", "iframe")
+    self.ids.add(attrs.get("id"))
+    if tag == "a":
+      self.links.append(attrs["href"])
     if tag == "img":
-      self.sources.append(dict(attrs)["src"])
-    elif tag != "meta":
-      self.open.append(tag)
+      self.images.append(attrs)
+    if tag == "tr":
+      self.rows.append([])
+    if tag not in ("img", "meta"):
+      self._open.append((tag, []))
 
   def handle_endtag(self, tag):
-    assert self.open.pop() == tag
+    opened, parts = self._open.pop()
+    assert opened == tag
+    text = "".join(parts)
+    if self._open:
+      self._open[-1][1].append(text)
+    text = text if tag == "pre" else " ".join(text.split())
+    self.texts[tag].append(text)
+    if tag in ("h1", "h2"):
+      self.headings.append(text)
+    if tag in ("td", "th"):
+      self.rows[-1].append(text)
 
   def handle_data(self, data):
-    if self.open and self.open[-1] in ("h1", "h2"):
-      self.headings.append(data)
+    if self._open:
+      self._open[-1][1].append(data)
+
+  def image_kinds(self):
+    return collections.Counter(i["src"].partition(";base64,")[0] for i in self.images)
+
+
+@pytest.fixture(scope="module")
+def workdir(data_dir, compilation_cache, tmp_path_factory):
+  """A finished run with known predictions and time, which tests only read."""
+  config = small_runs.make_config(data_dir)
+  config.pooling.learnable = ("eta_prime", "beta")
+  config.train.num_epochs = 1
+  workdir = tmp_path_factory.mktemp("report") / "run"
+  small_runs.run(config, workdir)
+  write_predictions(workdir, _PREDICTIONS)
+  edit_json(workdir / "result.json", lambda r: r.update(wall_seconds=5432.1))
+  return workdir
+
+
+@pytest.fixture(scope="module")
+def shown(workdir):
+  return Page(page.render([workdir]))
 
 
 @pytest.fixture
-def workdir(config, tmp_path):
-  config.head.learnable = ("eta_prime", "beta")
-  train.train_and_evaluate(config, tmp_path / "run", jax.devices()[:1])
-  return tmp_path / "run"
+def copy(workdir, tmp_path):
+  """A function that copies the run, for a test to change."""
+  return lambda name: shutil.copytree(workdir, tmp_path / name)
 
 
-def test_page_has_everything_in_one_file(workdir, capsys):
-  assert report.main([f"--workdir={workdir}"]) == 0
-  assert capsys.readouterr().out.strip() == str(workdir / "report.html")
-  text = (workdir / "report.html").read_text(encoding="utf-8")
-  page = Page(text)
-  assert page.open == []
-  assert page.headings[:5] == ["run", "Result", "Curves", "Classes", "Confusion"]
-  assert "Learned parameters" in page.headings
-  assert "Eigenvalues of the pooled matrix" in page.headings
-  assert page.headings[-2:] == ["Config", "Versions"]
-  assert all(source.startswith("data:image/") for source in page.sources)
-  assert "<td>eta_prime</td><td class='number'>100</td>" in text
+def write_predictions(workdir, predictions):
+  np.savez(workdir / "predictions.npz", label=_LABELS, prediction=predictions)
 
 
-def test_pictures_that_the_run_never_saw_are_not_shown(workdir, monkeypatch):
-  def page():
-    assert report.main([f"--workdir={workdir}"]) == 0
-    return (workdir / "report.html").read_text(encoding="utf-8")
-
-  arrays = dict(np.load(workdir / "predictions.npz"))
-  arrays["prediction"] = np.roll(arrays["prediction"], 1)
-  np.savez(workdir / "predictions.npz", **arrays)
-  assert "<img class='thumbnail'" in page()
-  monkeypatch.setattr(data.Split, "fingerprint", "of other pictures")
-  assert "<img class='thumbnail'" not in page()
-  assert "is not at hand any more" in page()
+def edit_json(path, edit):
+  fields = json.loads(path.read_text())
+  edit(fields)
+  path.write_text(json.dumps(fields))
 
 
-@pytest.mark.slow
-def test_several_runs_on_a_page(workdir, tmp_path):
+def test_page_has_everything_in_one_file(shown):
+  assert shown.headings == ["run", "Result", "Curves", *_SECTIONS]
+  assert shown.links == []
+  (style,) = shown.texts["style"]
+  assert "url(" not in style and "@import" not in style
+  # Curves, classes, confusion matrix and eigenvalues; and three confused images.
+  assert shown.image_kinds() == {"data:image/png": 4, "data:image/jpeg": 3}
+  assert all(image["alt"] for image in shown.images)
+
+
+def test_page_has_the_numbers_of_the_run(shown, workdir):
+  result = small_runs.result(workdir)
+  head, row, *rows = shown.rows
+  assert dict(zip(head, row, strict=True)) == {
+    "run": "run",
+    "top-1": f"{result['top1']:.2%}",
+    "mean per class": f"{result['mean_per_class']:.2%}",
+    "loss": f"{result['loss']:.4f}",
+    "images": "15",
+    "time": "1 h 31 min",
+    "evaluated on": "folder, test",
+    "method": "tiny_resnet, second-order + coordinates + sigme",
+  }
+  for name, accuracy in result["per_class"].items():
+    assert [name, "5", f"{accuracy:.2%}"] in rows
+  for name, version in result["versions"].items():
+    assert [name, version] in rows
+  assert ["devices", "1 × cpu"] in rows
+  (config,) = shown.texts["pre"]
+  assert "\noptim.learning_rate = 0.001\n" in config
+  assert '\nbackbone.name = "tiny_resnet"\n' in config
+
+
+def test_most_confused_classes_come_first(shown):
+  pairs = shown.texts["li"]
+  assert pairs == ["dark taken for light 2 of 5", "striped taken for dark 1 of 5"]
+  files = [image["title"] for image in shown.images if "title" in image]
+  assert files == ["dark/1.png", "dark/3.png", "striped/4.png"]
+
+
+def test_learned_parameters_of_the_run(shown, workdir):
+  learned = runs.load(workdir).variables["params"]["pooling"]
+  eta_prime = np.exp(learned["log_eta_prime"])
+  beta = np.clip(learned["beta"], 0, 1)
+  assert ["eta_prime", "100", f"{eta_prime:.4g}"] in shown.rows
+  assert ["beta", "0", f"{beta:.4g}"] in shown.rows
+
+
+def test_learned_parameters_start_from_the_default():
+  pooling = models.SecondOrderPooling(
+    power_norm="gamma", spectral=True, rank=2, learnable=("power", "beta")
+  )
+  params = {"log_power": np.log(0.25), "beta": 1.5, "directions": np.zeros((4, 2))}
+  trained = types.SimpleNamespace(
+    model=types.SimpleNamespace(pooling=pooling),
+    variables={"params": {"pooling": params}},
+  )
+  learned = list(page._learned_parameters(trained))
+  assert learned == [("power", 0.5, 0.25), ("beta", 0, 1)]  # β as it is used.
+
+
+def test_several_runs_on_a_page(copy, tmp_path, capsys):
+  changed = copy("changed")
+  edit_json(changed / "contents.json", lambda c: c.update(test="other images"))
+  odd = copy("<b> & 猫")
+  edit_json(odd / "config.json", lambda c: c["dataset"].update(data_dir="/missing"))
+  edit_json(odd / "model.json", lambda m: m.update(suggested={"alpha": 0.123456}))
+  write_predictions(odd, _LABELS)
+
   output = tmp_path / "both.html"
-  assert report.main([f"--workdir={workdir}"] * 2 + [f"--output={output}"]) == 0
-  assert Page(output.read_text(encoding="utf-8")).headings.count("Confusion") == 2
+  workdirs = [f"--workdir={changed}", f"--workdir={odd}"]
+  assert report.main([*workdirs, f"--output={output}"]) == 0
+  assert capsys.readouterr().out == f"{output}\n"
+  both = Page(output.read_text(encoding="utf-8"))
+  without_images = [s for s in _SECTIONS if not s.startswith("Eigenvalues")]
+  all_correct = [s for s in without_images if s != "Most confused classes"]
+  all_correct.insert(-2, "Suggested parameters")
+  assert both.headings == [
+    "changed and <b> & 猫", "Result", "Curves",
+    "changed", *without_images, "<b> & 猫", *all_correct
+  ]  # fmt: skip
+  assert both.links == ["#run-1", "#run-2"]
+  assert {"run-1", "run-2"} <= both.ids
+  assert both.image_kinds() == {"data:image/png": 5}
+  changed_note, odd_note = both.texts["p"][-2:]
+  assert "are no longer available" in changed_note
+  assert odd_note == "Every image was classified correctly."
+  assert ["alpha", "0.1235"] in both.rows
+
+
+def test_report_is_written_to_the_first_workdir(workdir, copy, monkeypatch, capsys):
+  first = copy("first")
+  monkeypatch.setattr(page, "render", lambda workdirs: f"{len(workdirs)} runs, 猫")
+  assert report.main([f"--workdir={first}", f"--workdir={workdir}"]) == 0
+  assert capsys.readouterr().out == f"{first / 'report.html'}\n"
+  assert (first / "report.html").read_text(encoding="utf-8") == "2 runs, 猫"
+  assert not (workdir / "report.html").exists()
+
+
+def test_runs_of_one_name_are_told_apart_by_their_paths(tmp_path):
+  a, b, c = (tmp_path / path for path in ("a/run", "b/run", "b/c"))
+  assert page._names([a, c]) == ["run", "c"]
+  assert page._names([a, b]) == [str(a), str(b)]
+  assert page._names([tmp_path / "a" / ".." / "b"]) == ["b"]
 
 
 def test_curves_of_many_runs_of_one_name(workdir):
-  loss, _ = curves.figure([("run", workdir)] * 8).axes
-  assert len(loss.lines) == 16
+  loss, top1 = figures.curves([("run", workdir)] * 8).axes
+  assert len(loss.lines) == len(top1.lines) == 16
 
 
-def test_mistakes_are_said_in_a_line(workdir, tmp_path, capsys):
-  assert report.main([f"--workdir={tmp_path}"]) == 1
-  assert "holds no run" in capsys.readouterr().err
-  (workdir / "result.json").unlink()
-  assert report.main([f"--workdir={workdir}"]) == 1
-  assert "is not finished" in capsys.readouterr().err
+# Glyphs that no font has would warn, which is an error in tests.
+def test_class_names_of_any_script_and_length():
+  names = ["猫", "собака", "عربي", "हिन्दी", "$x$", "$\\bad{$", "long" * 10, "empty"]
+  shown = [*names[:6], "longlonglonglonglonglon…"]
+  accuracies = dict(zip(names, [*np.linspace(1, 0, 7), None], strict=True))
+  bars = figures.class_accuracies(accuracies)
+  matrix = figures.confusion_matrix(np.diag([1] * 7 + [0]), names)
+  for figure in (bars, matrix):
+    image = figures.inline_figure(figure)
+    assert image.source.startswith("data:image/png;base64,")
+    assert image.width == round(96 * figure.get_figwidth())
+  ax = bars.axes[0]
+  assert [t.get_text() for t in ax.get_yticklabels()] == shown[::-1]  # Worst first.
+  assert [bar.get_width() for bar in ax.patches] == sorted(np.linspace(1, 0, 7))
+  ax = matrix.axes[0]
+  for labels in (ax.get_xticklabels(), ax.get_yticklabels()):
+    assert [t.get_text() for t in labels] == [*shown, "empty"]
+
+
+def test_many_classes_have_only_the_worst_named():
+  accuracies = {f"class {i}": i / 60 for i in range(60)}
+  (ax,) = figures.class_accuracies(accuracies).axes
+  assert ax.get_title() == "The worst 40 of 60 classes"
+  assert [t.get_text() for t in ax.get_yticklabels()] == list(accuracies)[:40]
+  ax, _ = figures.confusion_matrix(np.eye(60, dtype=int), list(accuracies)).axes
+  assert len(ax.texts) == 0
+  assert not {t.get_text() for t in ax.get_yticklabels()} & set(accuracies)
+
+
+def test_confusion_matrix_has_shares_and_counts():
+  confusion = np.array([[3, 1], [0, 0]])
+  ax, _ = figures.confusion_matrix(confusion, ["a", "b"]).axes
+  np.testing.assert_array_equal(ax.images[0].get_array(), [[0.75, 0.25], [0, 0]])
+  assert [t.get_text() for t in ax.texts] == ["3", "1", "0", "0"]
+
+
+def test_mean_spectrum():
+  matrices = np.stack([np.diag([1.0, 4.0, -2.0]), np.zeros((3, 3))])
+  np.testing.assert_allclose(page._mean_spectrum(matrices), [0.5, 0.25, 0.125])
+
+
+def test_duration():
+  assert [page._duration(s) for s in (0.4, 119)] == ["0 s", "119 s"]
+  assert [page._duration(s) for s in (120, 3599)] == ["2 min", "1 h 0 min"]
+
+
+def test_mistakes_are_reported_in_a_line(copy, workdir, tmp_path, capsys):
+  def error(*args):
+    assert report.main([f"--output={tmp_path / 'report.html'}", *args]) == 1
+    captured = capsys.readouterr()
+    assert captured.err.count("\n") == 1
+    assert captured.out == ""
+    assert not (tmp_path / "report.html").exists()
+    return captured.err
+
+  assert "holds no run" in error(f"--workdir={tmp_path}")
+  assert "there is no folder" in error(
+    f"--workdir={workdir}", f"--output={tmp_path / 'none' / 'report.html'}"
+  )
+  unfinished = copy("unfinished")
+  (unfinished / "result.json").unlink()
+  assert "is not finished" in error(f"--workdir={workdir}", f"--workdir={unfinished}")
+  old = copy("old")
+  edit_json(old / "config.json", lambda c: c.update(head=c.pop("pooling")))
+  assert "holds a run of an earlier version" in error(f"--workdir={old}")
+
+
+def test_command_imports_nothing_slow():
+  code = (
+    "import sys; from experiments import report; "
+    "sys.exit(bool({'jax', 'matplotlib', 'jinja2', 'numpy'} & set(sys.modules)))"
+  )
+  subprocess.run([sys.executable, "-c", code], cwd=small_runs.ROOT, check=True)

@@ -1,0 +1,255 @@
+"""The page about finished runs: one file that needs no other."""
+
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import json
+import pathlib
+from typing import Any
+
+from flax import traverse_util
+import jinja2
+import ml_collections
+import numpy as np
+
+from experiments.reporting import figures
+from pnjax import data
+from pnjax import runs
+from pnjax import train
+
+_TEMPLATE = "report.html.jinja"
+_MAX_PAIRS = 8
+_THUMBNAILS_PER_PAIR = 3
+_THUMBNAIL_SIDE = 96
+_MAX_SPECTRA = 8
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Run:
+  """A finished run.
+
+  Attributes:
+    workdir: Folder of the run.
+    name: Name of the run on the page.
+    config: Run config.
+    result: Contents of `result.json`.
+    class_names: Classes in the order of the labels.
+    labels: Labels of the images evaluated on.
+    predictions: Predicted classes of the same images.
+  """
+
+  workdir: pathlib.Path
+  name: str
+  config: ml_collections.ConfigDict
+  result: dict[str, Any]
+  class_names: list[str]
+  labels: np.ndarray
+  predictions: np.ndarray
+
+
+def render(workdirs: Sequence[pathlib.Path]) -> str:
+  """Returns the page about one or more finished runs, as HTML.
+
+  Args:
+    workdirs: Folders of the runs.
+
+  Raises:
+    FileNotFoundError: if a folder holds no run, or its run is not finished.
+    ValueError: if a run was made by an earlier version.
+  """
+  named = zip(workdirs, _names(workdirs), strict=True)
+  finished = [_read_run(workdir, name) for workdir, name in named]
+  several = len(finished) > 1
+  environment = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(pathlib.Path(__file__).parent),
+    autoescape=True,
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+  )
+  curves = figures.curves([(r.name if several else "", r.workdir) for r in finished])
+  return environment.get_template(_TEMPLATE).render(
+    title=" and ".join(run.name for run in finished),
+    results=[_summarize(run) for run in finished],
+    curves=figures.inline_figure(curves),
+    runs=[_describe(run) for run in finished],
+  )
+
+
+def _names(workdirs: Sequence[pathlib.Path]) -> list[str]:
+  """Returns the names of folders, or their paths if two names are the same."""
+  names = [workdir.resolve().name for workdir in workdirs]
+  return names if len(set(names)) == len(names) else [str(w) for w in workdirs]
+
+
+def _read_run(workdir: pathlib.Path, name: str) -> _Run:
+  config = runs.read_config(workdir)
+  result = runs.read_result(workdir)
+  if result is None:
+    raise FileNotFoundError(
+      f"the run in {workdir} is not finished: it has no result.json. The command that "
+      "began it continues it."
+    )
+  labels, predictions = runs.read_predictions(workdir)
+  return _Run(
+    workdir=workdir,
+    name=name,
+    config=config,
+    result=result,
+    class_names=runs.read_class_names(workdir),
+    labels=labels,
+    predictions=predictions,
+  )
+
+
+def _summarize(run: _Run) -> dict[str, Any]:
+  """Returns the row of a run in the table of results."""
+  dataset = run.config.dataset
+  return {
+    "name": run.name,
+    "dataset": f"{dataset.name}, {data.evaluation_split(dataset)}",
+    "method": _method(run.config),
+    "time": _duration(run.result["wall_seconds"]),
+    **run.result,
+  }
+
+
+def _method(config: ml_collections.ConfigDict) -> str:
+  pooling = config.pooling
+  parts = ["first-order" if pooling.order == 1 else "second-order"]
+  if pooling.num_pivots:
+    parts.append("coordinates")
+  if pooling.power_norm:
+    parts.append(("spectral " if pooling.spectral else "") + pooling.power_norm)
+  return f"{config.backbone.name}, {' + '.join(parts)}"
+
+
+def _duration(seconds: float) -> str:
+  if seconds < 120:
+    return f"{seconds:.0f} s"
+  hours, minutes = divmod(round(seconds / 60), 60)
+  return f"{hours} h {minutes} min" if hours else f"{minutes} min"
+
+
+def _describe(run: _Run) -> dict[str, Any]:
+  """Returns the sections about a run."""
+  trained = runs.load(run.workdir)
+  info = runs.read_model_info(run.workdir)
+  assert info is not None  # Or the model would not have loaded.
+  images = _open_images(run)
+  confusion = train.confusion_matrix(run.labels, run.predictions, len(run.class_names))
+  return {
+    "name": run.name,
+    "accuracies": figures.inline_figure(
+      figures.class_accuracies(run.result["per_class"])
+    ),
+    "per_class": _classes(run, confusion),
+    "confusion": figures.inline_figure(
+      figures.confusion_matrix(confusion, run.class_names)
+    ),
+    "pairs": list(_confused_pairs(run, confusion, images)),
+    "has_images": images is not None,
+    "learned": list(_learned_parameters(trained)),
+    "spectra": _spectra(trained, images),
+    "suggested": info.suggested,
+    "config": _config_fields(run.config),
+    "versions": _versions(run.result),
+  }
+
+
+def _open_images(run: _Run) -> data.Split | None:
+  """Returns the images evaluated on; None if they are gone or have changed."""
+  dataset = run.config.dataset
+  try:
+    split = data.open_split(
+      dataset.name, data.evaluation_split(dataset), dataset.data_dir
+    )
+  except (OSError, ValueError):
+    return None
+  fingerprint = runs.read_fingerprints(run.workdir)["test"]
+  return split if split.fingerprint == fingerprint else None
+
+
+def _classes(run: _Run, confusion: np.ndarray) -> list[tuple[str, int, float | None]]:
+  """Returns the name, number of images and accuracy of every class."""
+  counts = confusion.sum(axis=1).tolist()
+  accuracies = [run.result["per_class"][name] for name in run.class_names]
+  return list(zip(run.class_names, counts, accuracies, strict=True))
+
+
+def _confused_pairs(
+  run: _Run, confusion: np.ndarray, images: data.Split | None
+) -> Iterator[dict[str, Any]]:
+  """Yields the pairs of classes that are confused most, with some of their images."""
+  errors = confusion * (1 - np.eye(len(confusion), dtype=int))
+  most_first = np.argsort(-errors, axis=None, kind="stable")[:_MAX_PAIRS]
+  for label, predicted in zip(*np.unravel_index(most_first, errors.shape), strict=True):
+    if not errors[label, predicted]:
+      return
+    members = (run.labels == label) & (run.predictions == predicted)
+    shown = np.flatnonzero(members)[:_THUMBNAILS_PER_PAIR]
+    yield {
+      "label": run.class_names[label],
+      "predicted": run.class_names[predicted],
+      "count": errors[label, predicted],
+      "total": confusion[label].sum(),
+      "thumbnails": [] if images is None else [_thumbnail(images[i]) for i in shown],
+    }
+
+
+def _thumbnail(example: Mapping[str, Any]) -> dict[str, str]:
+  image = data.decode(example["image"])
+  source = figures.thumbnail_url(image, _THUMBNAIL_SIDE)
+  return {"source": source, "file": example["file"]}
+
+
+def _learned_parameters(
+  trained: runs.TrainedModel,
+) -> Iterator[tuple[str, float, float]]:
+  """Yields the name, first value and learned value of each pooling parameter."""
+  pooling = trained.model.pooling
+  for name, value in trained.variables["params"].get("pooling", {}).items():
+    if np.ndim(value):  # Weights of a layer.
+      continue
+    if name.startswith("log_"):
+      name, value = name.removeprefix("log_"), np.exp(value)
+    if name == "beta":
+      value = np.clip(value, 0, 1)  # As it is used.
+    start = getattr(pooling, name)
+    yield name, pooling.norm.default if start is None else start, float(value)
+
+
+def _spectra(
+  trained: runs.TrainedModel, images: data.Split | None
+) -> figures.InlineFigure | None:
+  """Draws the eigenvalues of M and Ψ; None if there are no images or no matrices."""
+  config = trained.config
+  if images is None or config.pooling.order == 1 or config.classifier.rank is not None:
+    return None
+  count = min(_MAX_SPECTRA, len(images))
+  indices = np.linspace(0, len(images) - 1, count, dtype=int)
+  batch = [trained.transform(data.decode(images[i]["image"])) for i in indices]
+  m, psi = trained.matrices(trained.features(np.stack(batch)))
+  eigenvalues = {"M, before the Power Normalization": _mean_spectrum(m)}
+  if config.pooling.power_norm is not None:
+    eigenvalues["Ψ, after the Power Normalization"] = _mean_spectrum(psi)
+  return figures.inline_figure(figures.spectra(eigenvalues))
+
+
+def _mean_spectrum(matrices: np.ndarray) -> np.ndarray:
+  """Returns the magnitudes of eigenvalues over the largest, averaged over images."""
+  values = np.abs(np.linalg.eigvalsh(matrices.astype(np.float64)))
+  values = np.sort(values)[:, ::-1]
+  return np.mean(values / np.maximum(values[:, :1], 1e-300), axis=0)
+
+
+def _config_fields(config: ml_collections.ConfigDict) -> dict[str, str]:
+  """Returns the fields of a config by their paths, as `--config.FIELD` names them."""
+  fields = traverse_util.flatten_dict(config.to_dict(), sep=".")
+  return {name: json.dumps(fields[name], ensure_ascii=False) for name in sorted(fields)}
+
+
+def _versions(result: Mapping[str, Any]) -> dict[str, str]:
+  revision = result["git_revision"] or "unknown"
+  return result["versions"] | {"commit": revision, "devices": result["devices"]}
