@@ -1,6 +1,7 @@
-"""The commands of the README are commands that there are, with flags that they have."""
+"""The commands, fields and paths in the README exist."""
 
 import importlib
+import json
 import pathlib
 import re
 import shlex
@@ -9,34 +10,106 @@ import sys
 
 import pytest
 
+from experiments.configs import methods
+from pnjax import config as config_lib
+
 ROOT = pathlib.Path(__file__).parents[1]
-# Take no config, and so parse by argparse.
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+# Commands that parse with argparse, since they take no config.
 ARGPARSE = ("prepare", "weights", "predict", "report")
+
+# Parses the flags of all other commands as `python -m experiments.NAME` does, in one
+# process, and prints those that fail.
+PARSE = """
+import json
+import runpy
+import sys
+
+from absl.testing import flagsaver
+from experiments import cli
+
+cli.run = lambda main, required: cli._parse(sys.argv, required)
+for command in json.load(sys.stdin):
+  with flagsaver.flagsaver():
+    sys.argv = command
+    try:
+      runpy.run_module(command[0], run_name="__main__")
+    except SystemExit:
+      print(*command)
+"""
 
 
 def commands():
-  text = (ROOT / "README.md").read_text(encoding="utf-8")
-  blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
+  """The commands of all blocks of shell code, each split into words."""
+  blocks = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
   for line in "".join(blocks).replace("\\\n", " ").splitlines():
     for command in line.split("&&"):
       if command.strip():
-        yield command.strip()
+        yield shlex.split(command, comments=True)
+
+
+def experiments():
+  """The module and the arguments of each `python -m experiments.NAME`."""
+  for command in commands():
+    if command[2:] and command[2].startswith("experiments."):
+      yield command[2:]
+
+
+def name_of(module):
+  return module.removeprefix("experiments.")
+
+
+def values_of(flag):
+  prefix = f"--{flag}="
+  return [a.removeprefix(prefix) for c in commands() for a in c if a.startswith(prefix)]
 
 
 def test_every_command_is_of_a_known_kind():
-  kinds = ("python -m experiments.", "python -m benchmarks.", "pip install", "pytest")
-  assert [c for c in commands() if not c.startswith(kinds)] == []
+  for command in commands():
+    start, *_ = command
+    assert start in ("pip", "pytest") or re.fullmatch(
+      r"python -m (experiments|benchmarks)\.\w+", " ".join(command[:3])
+    ), command
 
 
 @pytest.mark.parametrize(
-  "command", sorted({c for c in commands() if c.startswith("python -m experiments.")})
+  "command", [c for c in experiments() if name_of(c[0]) in ARGPARSE], ids=" ".join
 )
-def test_commands_are_parsed(command):
-  _, _, module, *args = shlex.split(command, comments=True)
-  name = module.split(".")[1]
-  if name in ARGPARSE:
-    importlib.import_module(module)._parse(args)
-    return
-  subprocess.run(
-    [sys.executable, "-m", module, *args, "--only_check_args"], cwd=ROOT, check=True
+def test_arguments_are_parsed(command):
+  module, *args = command
+  importlib.import_module(module)._parse(args)
+
+
+def test_flags_are_parsed():
+  absl = [c for c in experiments() if name_of(c[0]) not in ARGPARSE]
+  assert {name_of(module) for module, *_ in absl} == {"main", "table", "sweep"}
+  done = subprocess.run(
+    [sys.executable, "-c", PARSE],
+    cwd=ROOT,
+    input=json.dumps(absl),
+    capture_output=True,
+    text=True,
   )
+  assert (done.stdout, done.stderr, done.returncode) == ("", "", 0)
+
+
+def test_rows_are_methods():
+  rows = {row for value in values_of("rows") for row in value.split(",")}
+  assert rows
+  assert rows - set(methods.METHODS) == set()
+
+
+# Also those in the text and those that `experiments.sweep` takes.
+@pytest.mark.parametrize(
+  "field", sorted({*re.findall(r"--config\.([\w.]+)", README), *values_of("param")})
+)
+def test_fields_exist(field):
+  config_lib.check_field(config_lib.get_config(), field)
+
+
+def test_paths_exist():
+  folders = "pnjax|experiments|benchmarks|notebooks|tests"
+  paths = set(re.findall(rf"(?<![\w/.-])(?:{folders})/[\w/.]*\w", README))
+  assert paths
+  assert sorted(path for path in paths if not (ROOT / path).exists()) == []

@@ -1,12 +1,15 @@
-import os
+"""Notebooks are committed without outputs and run with the installed package alone."""
+
+import ast
+import importlib
 import pathlib
+import re
 
 import nbclient
 import nbformat
 import pytest
 
-ROOT = pathlib.Path(__file__).parents[2]
-FOLDER = ROOT / "notebooks"
+FOLDER = pathlib.Path(__file__).parents[2] / "notebooks"
 NAMES = (
   "operators",
   "cooccurrence_detector",
@@ -14,15 +17,14 @@ NAMES = (
   "your_own_backbone",
   "fine_tune_your_images",
 )
-QUICK = ("cooccurrence_detector",)
 
-# Of all threads together, so that a busy machine does not fail the test: a notebook
-# that needs no more takes less than two minutes on idle cores.
+# CPU seconds of all threads, so that the test does not fail on a loaded machine:
+# a notebook within this limit takes less than two minutes on idle cores.
 MAX_CPU_SECONDS = 120
 CPU_SECONDS = "import time\n\nprint(time.process_time())"
 
-# As `pyproject.toml` and `tests/conftest.py` have it for the tests of the library; what
-# the kernel warns of itself is not ours.
+# The settings of `pyproject.toml` and `tests/conftest.py` for the tests of the library;
+# warnings of the kernel itself are not ours.
 STRICT = """
 import warnings
 
@@ -37,6 +39,10 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 
 def read(name):
   return nbformat.read(FOLDER / f"{name}.ipynb", as_version=nbformat.NO_CONVERT)
+
+
+def code(name):
+  return "\n".join(c.source for c in read(name).cells if c.cell_type == "code")
 
 
 def test_every_notebook_is_tested():
@@ -56,15 +62,38 @@ def test_notebook_is_committed_without_outputs(name):
       assert cell.execution_count is None, cell.id
 
 
-@pytest.mark.parametrize(
-  "name",
-  [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in NAMES],
-)
+@pytest.mark.parametrize("name", NAMES)
+def test_notebook_needs_only_the_installed_package(name):
+  text = "\n".join(cell.source for cell in read(name).cells)
+  assert re.findall(r"sys\.path|import experiments|from experiments", text) == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_notebook_uses_names_that_exist(name):
+  tree = ast.parse(code(name))
+  modules = {
+    alias.asname or alias.name: importlib.import_module(f"{node.module}.{alias.name}")
+    for node in ast.walk(tree)
+    if isinstance(node, ast.ImportFrom) and node.module == "pnjax"
+    for alias in node.names
+  }
+  used = {
+    (node.value.id, node.attr)
+    for node in ast.walk(tree)
+    if isinstance(node, ast.Attribute)
+    and isinstance(node.value, ast.Name)
+    and node.value.id in modules
+  }
+  assert used
+  assert [u for u in sorted(used) if not hasattr(modules[u[0]], u[1])] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
 def test_notebook_runs(name, monkeypatch):
-  # As in a clone where `pip install -e .` was run,
-  monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
-  # and not compiled as tests are, fast to programs that are slow.
-  monkeypatch.delenv("XLA_FLAGS")
+  monkeypatch.delenv("PYTHONPATH", raising=False)
+  # Not compiled as tests are, quickly to slow programs.
+  monkeypatch.delenv("XLA_FLAGS", raising=False)
   notebook = read(name)
   before, after = map(nbformat.v4.new_code_cell, (STRICT, CPU_SECONDS))
   notebook.cells = [before, *notebook.cells, after]
@@ -76,8 +105,8 @@ def test_notebook_runs(name, monkeypatch):
   )
   client.execute()
   assert float(after.outputs[0].text) < MAX_CPU_SECONDS
-  assert any(_is_picture(o) for c in notebook.cells for o in c.get("outputs", ()))
+  assert any(_is_figure(o) for c in notebook.cells for o in c.get("outputs", ()))
 
 
-def _is_picture(output):
+def _is_figure(output):
   return "image/png" in output.get("data", {})
