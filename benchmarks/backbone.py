@@ -1,16 +1,17 @@
-"""What ResNet-50 costs: speed against PyTorch in one run, and memory.
+"""Speed of ResNet-50 against PyTorch on the same machine in one run, and its memory.
 
   python -m benchmarks.backbone
 
-Both take the same step by turns: a training step (forward, cross-entropy, backward,
-SGD) with the statistics of batch norm held fixed, as in fine-tuning, and an
-evaluation step. PyTorch runs channels-last. With `--devices=2` pnjax takes the CPU for
-two devices, each with its half of the batch, as `JAX_NUM_CPU_DEVICES=2` does for a run.
+Both frameworks take turns at a training step and at an evaluation step. The training
+step is not that of `pnjax.train` but the simplest that both frameworks share: forward,
+cross-entropy, backward and plain SGD, with fixed batch norm as in fine-tuning.
+PyTorch runs channels-last. `--devices=2` splits the CPU into two devices, each with
+half of the batch, as `JAX_NUM_CPU_DEVICES=2` does for a run.
 
-The ratio means something on an idle machine only: beside other processes PyTorch
-was seen to lose far more speed than XLA.
+The ratio is meaningful only on an idle machine: on a loaded one, PyTorch lost far more
+speed than XLA.
 
-The memory is that of `benchmarks.memory`.
+The second table is that of `benchmarks.memory`.
 """
 
 import argparse
@@ -26,11 +27,11 @@ import numpy as np
 from benchmarks import memory
 from benchmarks import timing
 from pnjax import models
-from pnjax.train import devices as devices_lib
+from pnjax import runtime
 
 STEPS = ("training", "evaluation")
 _LEARNING_RATE = 1e-4
-# Threads of the one framework may keep spinning when the other's turn comes.
+# Threads of one framework may keep spinning into the turn of the other.
 _REST_SECONDS = 0.2
 
 
@@ -47,7 +48,7 @@ def main() -> None:
   parser.add_argument("--steps", nargs="+", choices=STEPS, default=STEPS)
   args = parser.parse_args()
   jax.config.update("jax_num_cpu_devices", args.devices)
-  devices_lib.keep_freed_memory()  # As experiments.main does; for PyTorch, too.
+  runtime.keep_freed_memory()  # Like `experiments.main`; PyTorch benefits, too.
   print_speed(args.variant, args.batch, args.size, args.repetitions, args.steps)
   print()
   memory.print_memory()
@@ -56,21 +57,31 @@ def main() -> None:
 def print_speed(
   variant: str, batch: int, size: int, repetitions: int, kinds: Sequence[str] = STEPS
 ) -> None:
-  """Prints images a second of both frameworks, or of pnjax alone."""
+  """Prints the speed of both frameworks, or of pnjax without PyTorch.
+
+  Args:
+    variant: Variant of ResNet-50.
+    batch: Number of images.
+    size: Height and width of the images.
+    repetitions: Number of times that each step is timed.
+    kinds: Names of the steps, out of `STEPS`.
+  """
   rng = np.random.default_rng(0)
   x = rng.standard_normal((batch, size, size, 3), dtype=np.float32)
   labels = rng.integers(1000, size=batch)
   steps = {"pnjax": flax_steps(variant, x, labels)}
   if importlib.util.find_spec("torch") is None:
     print(
-      "PyTorch is not installed: its speed is left out (pip install 'pnjax[torch]')"
+      "PyTorch is not installed, so its speed is missing (pip install 'pnjax[torch]')"
     )
   else:
     steps["PyTorch"] = torch_steps(variant, x, labels)
   print(f"ResNet-50 {variant}, batch {batch}, {size} × {size}")
-  print(f"{'':12}{''.join(f'{name:>10}' for name in steps)}   images a second, medians")
+  print(
+    f"{'':12}{''.join(f'{name:>10}' for name in steps)}   images per second, medians"
+  )
   for kind in kinds:
-    cases = {name: of_framework[kind] for name, of_framework in steps.items()}
+    cases = {name: functions[kind] for name, functions in steps.items()}
     timing.measure(cases, rounds=1, warm_up=False)  # Compiles.
     seconds = timing.measure(cases, repetitions, warm_up=False, rest=_REST_SECONDS)
     speeds = [batch / t for t in seconds.values()]
@@ -82,32 +93,38 @@ def print_speed(
 def flax_steps(
   variant: str, x: np.ndarray, labels: np.ndarray
 ) -> dict[str, Callable[[], None]]:
-  """Returns a training and an evaluation step of pnjax."""
+  """Returns a training step and an evaluation step of pnjax.
+
+  Args:
+    variant: Variant of ResNet-50.
+    x: Preprocessed images `[B, H, W, 3]`.
+    labels: Labels `[B]`.
+  """
   model = models.ResNet50(variant=variant, num_classes=1000)
   variables = jax.jit(model.init)(jax.random.key(0), x[:1])
   params, batch_stats = variables["params"], variables["batch_stats"]
-  devices = devices_lib.Devices()
+  devices = runtime.Devices()
   batch = devices.shard({"image": x, "label": labels})
 
   def logits(params, batch, **kwargs):
     variables = {"params": params, "batch_stats": batch_stats}
     return model.apply(variables, batch["image"], method="logits", **kwargs)
 
-  def train(params, batch, total):
+  def train(params, batch, psum):
     def loss(params):
       scores = jax.nn.log_softmax(logits(params, batch, train=True))
       chosen = jnp.take_along_axis(scores, batch["label"][:, None], 1)
       return -jnp.sum(chosen) / len(labels)
 
-    grads = total(jax.grad(loss)(params))
+    grads = psum(jax.grad(loss)(params))
     return jax.tree.map(lambda p, g: p - _LEARNING_RATE * g, params, grads), ()
 
-  def evaluate(params, batch, total):
-    del total
+  def evaluate(params, batch, psum):
+    del psum
     return (), logits(params, batch)
 
   params = devices.replicate(params)
-  train, evaluate = (devices.parallel(f, donate=False) for f in (train, evaluate))
+  train, evaluate = (devices.parallelize(f, donate=False) for f in (train, evaluate))
   return {
     "training": lambda: jax.block_until_ready(train(params, batch)),
     "evaluation": lambda: jax.block_until_ready(evaluate(params, batch)),
@@ -117,16 +134,22 @@ def flax_steps(
 def torch_steps(
   variant: str, x: np.ndarray, labels: np.ndarray
 ) -> dict[str, Callable[[], None]]:
-  """Returns the same steps of PyTorch."""
-  # Here, so that all else runs without it.
+  """Returns the same steps of PyTorch.
+
+  Args:
+    variant: Variant of ResNet-50.
+    x: Preprocessed images `[B, H, W, 3]`.
+    labels: Labels `[B]`.
+  """
+  # Imported here, since PyTorch is optional.
   import torch
 
   from benchmarks import torch_networks
 
   torch.set_num_threads(os.cpu_count())
   network = torch_networks.ResNet50(variant).to(memory_format=torch.channels_last)
-  network.eval()  # Holds the statistics of batch norm; all parameters train.
-  # A view in channels-last order, as the pictures are in memory already.
+  network.eval()  # Fixes the statistics of batch norm; all parameters train.
+  # A view: the images are channels-last in memory already.
   x, labels = torch.from_numpy(x).permute(0, 3, 1, 2), torch.from_numpy(labels)
   optimizer = torch.optim.SGD(network.parameters(), _LEARNING_RATE)
 

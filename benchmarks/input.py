@@ -3,12 +3,12 @@
   python -m benchmarks.input
   python -m benchmarks.input --source=FMD
 
-Pictures a second from files to ready batches of 448 × 448: those of pnjax, from
-array_record through Grain's threads, and those of a plain PyTorch `DataLoader` of as
-many processes, which opens and resizes with Pillow. They take turns. The pictures are
-those of FMD, if its folder is given, or else made.
+Images per second, from files to batches of 448 × 448: pnjax, which reads array_record
+in Grain's threads, and a plain PyTorch `DataLoader` with as many processes, which reads
+files with Pillow. They take turns. The images are those of FMD if its folder is given,
+and synthetic otherwise.
 
-Below it, what made OpenCV the library that decodes: one picture on one thread.
+A second table compares the decoders, OpenCV and Pillow: one image on one thread.
 """
 
 import argparse
@@ -28,13 +28,13 @@ from pnjax import data
 from pnjax.data import _decode
 from pnjax.data import _transforms
 
-_WANTED = 1.3
-_NUM_MADE = 512
-_MADE_SIZE = (512, 384)  # As those of FMD.
+_TARGET = 1.3
+_NUM_SYNTHETIC = 512
+_SYNTHETIC_SIZE = (512, 384)  # The size of FMD's images.
 
 
 class PillowFiles:
-  """Pictures as one reads them in PyTorch without a second thought."""
+  """A PyTorch dataset as it is commonly written."""
 
   def __init__(self, files: list[pathlib.Path], size: int):
     self._files = files
@@ -56,7 +56,7 @@ def main() -> None:
     cases = {"pnjax": grain_pass(split, args)}
     if importlib.util.find_spec("torch") is None:
       print(
-        "PyTorch is not installed: its speed is left out (pip install 'pnjax[torch]')"
+        "PyTorch is not installed, so its speed is missing (pip install 'pnjax[torch]')"
       )
     else:
       cases["PyTorch, Pillow"] = torch_pass(files, args)
@@ -65,27 +65,28 @@ def main() -> None:
       for name, seconds in timing.measure(cases, args.rounds).items()
     }
     print(f"{timing.machine()}; load average {os.getloadavg()[0]:.1f}")
-    print(f"{len(split)} pictures, batches of {args.batch}, {args.workers} workers")
+    print(f"{len(split)} images, batches of {args.batch}, {args.workers} workers")
     for name, speed in speeds.items():
-      print(f"{name:24}{speed:8.0f} pictures a second")
+      print(f"{name:24}{speed:8.0f} images per second")
     if len(speeds) == 2:
       ratio = speeds["pnjax"] / speeds["PyTorch, Pillow"]
-      print(f"{'ratio':24}{ratio:8.2f} (wanted: >= {_WANTED})")
+      met = "met" if ratio >= _TARGET else "not met"
+      print(f"{'ratio':24}{ratio:8.2f} (target: >= {_TARGET}, {met})")
     print()
     print_decoders(files, args)
 
 
 def prepare(fmd: pathlib.Path | None, folder: pathlib.Path) -> data.Split:
-  """Prepares the pictures in a folder."""
+  """Prepares FMD or synthetic images in a folder, and opens them."""
   if fmd is not None:
     data.prepare("fmd", fmd, folder)
     return data.open_split("fmd", "all", folder)
-  data.prepare("folder", make_pictures(folder / "made"), folder)
+  data.prepare("folder", write_synthetic_images(folder / "synthetic"), folder)
   return data.open_split("folder", "all", folder)
 
 
 def write_files(split: data.Split, folder: pathlib.Path) -> list[pathlib.Path]:
-  """Writes every picture to a file."""
+  """Writes each image to a file."""
   folder.mkdir()
   files = [folder / f"{i}.jpg" for i in range(len(split))]
   for file, example in zip(files, split, strict=True):
@@ -93,24 +94,25 @@ def write_files(split: data.Split, folder: pathlib.Path) -> list[pathlib.Path]:
   return files
 
 
-def make_pictures(folder: pathlib.Path) -> pathlib.Path:
-  """Writes JPEGs with details of all sizes, as photographs have them."""
+def write_synthetic_images(folder: pathlib.Path) -> pathlib.Path:
+  """Writes JPEGs with details at all scales, like photographs."""
   folder = folder / "class"
   folder.mkdir(parents=True)
   rng = np.random.default_rng(0)
-  width, height = _MADE_SIZE
-  for i in range(_NUM_MADE):
+  width, height = _SYNTHETIC_SIZE
+  for i in range(_NUM_SYNTHETIC):
     pixels = np.full((height, width, 3), 128.0)
     for scale in (4, 16, 64, 256):
       shape = (height // scale + 1, width // scale + 1, 3)
-      pixels += cv2.resize(rng.normal(0, 12 * np.log2(scale) / 2, shape), _MADE_SIZE)
+      noise = rng.normal(0, 12 * np.log2(scale) / 2, shape)
+      pixels += cv2.resize(noise, _SYNTHETIC_SIZE)
     image = Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8))
     image.save(folder / f"{i:04}.jpg", quality=90)
   return folder.parent
 
 
 def grain_pass(split: data.Split, args: argparse.Namespace) -> Callable[[], None]:
-  """Returns a pass over all pictures with pnjax."""
+  """Returns a function that reads all images with pnjax."""
   batches = data.eval_batches(
     split, batch_size=args.batch, image_size=args.size, num_threads=args.workers
   )
@@ -120,8 +122,8 @@ def grain_pass(split: data.Split, args: argparse.Namespace) -> Callable[[], None
 def torch_pass(
   files: list[pathlib.Path], args: argparse.Namespace
 ) -> Callable[[], None]:
-  """Returns the same with PyTorch; its processes stay alive between passes."""
-  # Here, so that all else runs without it.
+  """Returns a function that reads all images with PyTorch, in lasting processes."""
+  # Imported here, since PyTorch is optional.
   from torch.utils.data import DataLoader
 
   batches = DataLoader(
@@ -135,14 +137,14 @@ def torch_pass(
 
 
 def pillow(file: pathlib.Path | io.BytesIO, size: int) -> np.ndarray:
-  """Decodes and resizes with Pillow."""
+  """Decodes and resizes an image with Pillow."""
   with Image.open(file) as image:
     resized = image.convert("RGB").resize((size, size), Image.Resampling.BILINEAR)
   return np.array(resized)
 
 
 def print_decoders(files: list[pathlib.Path], args: argparse.Namespace) -> None:
-  """Compares the libraries alone, on pictures in memory."""
+  """Compares the decoders on images in memory."""
   contents = [file.read_bytes() for file in files[:: max(1, len(files) // 100)]]
   cases = {
     "OpenCV": lambda: [
@@ -153,7 +155,7 @@ def print_decoders(files: list[pathlib.Path], args: argparse.Namespace) -> None:
   }
   for name, seconds in timing.measure(cases, args.rounds).items():
     milliseconds = 1e3 * seconds / len(contents)
-    print(f"{name:24}{milliseconds:8.2f} ms a picture, decoded and resized")
+    print(f"{name:24}{milliseconds:8.2f} ms per image, decoded and resized")
 
 
 def _exhaust(batches) -> None:

@@ -2,20 +2,22 @@
 
   python -m benchmarks.memory
 
-Forward, cross-entropy, backward and RMSprop on pictures of 448 × 448, computed in
-bfloat16 with parameters in float32. Two figures, neither of which allocates a thing:
+The step is `pnjax.train.train_step` with the optimizer of the default config, RMSprop,
+on images of 448 × 448. The backbone computes in bfloat16; parameters are float32. There
+are two figures, neither of which allocates any arrays:
 
-- counted: parameters, their gradients, the state of RMSprop, and what automatic
-  differentiation keeps for the backward pass. Temporaries are not in it, nor does it
-  know what a compiler keeps once instead of twice, or computes again.
-- compiled: what the compiler reserves, arguments and temporaries, for a TPU v5e of
-  16 GB. It needs no TPU (`JAX_PLATFORMS=cpu` keeps JAX from looking for one), but its
-  compiler: `pip install 'jax[tpu]'`. Without it the step is compiled for the CPU,
-  which says little about accelerators: convolutions are other ones there, and compute
+- counted: parameters, their gradients, the state of the optimizer, and the arrays that
+  the forward pass keeps for the backward pass. Temporaries are not included, and a
+  compiler may recompute some of the arrays instead of keeping them.
+- compiled: arguments and temporaries that the compiler reserves for a TPU v5e, which
+  has 16 GB. That requires no TPU (`JAX_PLATFORMS=cpu` keeps JAX from looking for one),
+  only its compiler: `pip install 'jax[tpu]'`. Without it, the step is compiled for the
+  CPU, which says little about accelerators: it uses other convolutions, and computes
   bfloat16 in float32.
 """
 
 import argparse
+from collections.abc import Mapping
 import functools
 import importlib.util
 import os
@@ -23,26 +25,25 @@ from typing import Any
 
 import jax
 from jax.experimental import topologies
+from jax.extend import core
 import jax.numpy as jnp
+import ml_collections
 
+from pnjax import config as config_lib
 from pnjax import models
+from pnjax import pretrained
+from pnjax import train
 
-Params = Any  # A tree of arrays, or of their shapes.
+_LOW_RANK = 8 * 101
 
-_DECAY = 0.99
-_EPSILON = 1e-8
-_LEARNING_RATE = 1e-4
-
-ELEMENTWISE = models.SecondOrderPooling(power_norm="sigme", num_pivots=5)
-LOW_RANK = models.SecondOrderPooling(
-  power_norm="sigme", spectral=True, num_pivots=5, rank=8 * 101
-)
-
-# Name: (pooling, number of classes), those of FMD and of Food-101.
-HEADS = {
-  "SigmE, dense, 10 classes": (ELEMENTWISE, 10),
-  "SigmE, dense, 101 classes": (ELEMENTWISE, 101),
-  f"spectral SigmE, rank {LOW_RANK.rank}, 101 classes": (LOW_RANK, 101),
+# Number of classes and fields of the config by name. FMD has 10 classes, Food-101 101.
+CASES: dict[str, tuple[int, dict[str, Any]]] = {
+  "SigmE, dense, 10 classes": (10, {}),
+  "SigmE, dense, 101 classes": (101, {}),
+  f"spectral SigmE, rank {_LOW_RANK}, 101 classes": (
+    101,
+    {"pooling.spectral": True, "classifier.rank": _LOW_RANK},
+  ),
 }
 PLATFORMS = {"tpu": "a TPU v5e", "cpu": "this CPU"}
 
@@ -59,55 +60,91 @@ def main() -> None:
 
 
 def print_memory(batch: int = 32, size: int = 448) -> None:
-  """Prints what a training step needs with each of the heads, in GB."""
+  """Prints the memory of a training step in GB for each case.
+
+  Args:
+    batch: Number of images.
+    size: Height and width of the images.
+  """
   platform = "tpu"
   if importlib.util.find_spec("libtpu") is None:
     platform = "cpu"
     print(
-      "The compiler of TPUs is not installed: that of this CPU takes its place, whose "
-      "temporaries are other ones (pip install 'jax[tpu]')"
+      "The TPU compiler is not installed, so the step is compiled for this CPU, where "
+      "it needs other temporaries (pip install 'jax[tpu]')"
     )
   print(f"Memory of a training step, batch {batch}, {size} × {size}, in GB")
-  for name, (pooling, num_classes) in HEADS.items():
-    backbone = models.ResNet50(dtype=jnp.bfloat16)
-    model = models.Classifier(backbone, pooling, num_classes)
+  for name, (num_classes, fields) in CASES.items():
+    config = config_lib.get_config()
+    config.backbone.dtype = "bfloat16"
+    config.pooling.update({"power_norm": "sigme", "num_pivots": 5})
+    config.update_from_flattened_dict(fields)
+    task = make_task(config, num_classes)
     print(f"{name}:")
-    counted = count(model, batch, size)
+    counted = count(task, batch, size)
     for what, num_bytes in (counted | {"counted": sum(counted.values())}).items():
       print(f"  {what:32}{num_bytes / 1e9:8.2f}", flush=True)
-    num_bytes = compiled(model, batch, size, platform)
+    num_bytes = compiled(task, batch, size, platform)
     print(f"  compiled for {PLATFORMS[platform]:19}{num_bytes / 1e9:8.2f}", flush=True)
 
 
-def count(model: models.Classifier, batch: int, size: int) -> dict[str, int]:
-  """Returns the bytes of all that lives when the backward pass begins."""
-  params, _, batch_stats, images, labels = arguments(model, batch, size)
+def make_task(config: ml_collections.ConfigDict, num_classes: int) -> train.Task:
+  """Returns the network of a config, untrained, with its optimizer.
 
-  def kept(params, batch_stats, images, labels):
-    return jax.vjp(lambda p: loss(model, p, batch_stats, images, labels), params)[1]
+  Args:
+    config: Run config.
+    num_classes: Number of classes.
+  """
+  backbone = pretrained.untrained_backbone(config.backbone)
+  # Memory does not depend on their values.
+  suggested = dict.fromkeys(models.missing_parameters(config), 1.0)
+  schedule = train.learning_rate(
+    config.optim, steps_per_epoch=1, num_epochs=config.train.num_epochs
+  )
+  return train.Task(
+    model=models.image_classifier_from_config(
+      config, backbone.model, num_classes, suggested
+    ),
+    preprocess=backbone.preprocess,
+    optimizer=train.make_optimizer(config, schedule),
+  )
 
-  residuals = jax.eval_shape(kept, params, batch_stats, images, labels)
-  # Parameters are among them, and counted already.
-  of_params = {(p.shape, p.dtype) for p in jax.tree.leaves(params)}
-  residuals = [
-    r for r in jax.tree.leaves(residuals) if (r.shape, r.dtype) not in of_params
-  ]
+
+def count(task: train.Task, batch: int, size: int) -> dict[str, int]:
+  """Returns the bytes of all arrays that exist when the backward pass begins.
+
+  Gradients are included, although they are computed later.
+
+  Args:
+    task: Network and optimizer.
+    batch: Number of images.
+    size: Height and width of the images.
+  """
+  state, examples = arguments(task, batch, size)
+  step = jax.make_jaxpr(functools.partial(training_step, task))(state, examples)
   return {
-    "parameters": _bytes(params),
-    "gradients": _bytes(params),
-    "state of RMSprop": _bytes(params),
-    "pictures": _bytes(images),
-    "kept for the backward pass": _bytes(residuals),
+    "parameters": _bytes(state.trainable),
+    "gradients": _bytes(state.trainable),
+    "optimizer state": _bytes(state.opt_state),
+    "images": _bytes(examples["image"]),
+    "kept for the backward pass": _bytes(_kept_for_backward(step.jaxpr)),
   }
 
 
-def compiled(model: models.Classifier, batch: int, size: int, platform: str) -> int:
-  """Returns the bytes that a compiler reserves: arguments and temporaries."""
-  shapes = arguments(model, batch, size)
+def compiled(task: train.Task, batch: int, size: int, platform: str) -> int:
+  """Returns the bytes that a compiler reserves for arguments and temporaries.
+
+  Args:
+    task: Network and optimizer.
+    batch: Number of images.
+    size: Height and width of the images.
+    platform: One of `PLATFORMS`.
+  """
+  shapes = arguments(task, batch, size)
   if platform == "tpu":
     sharding = jax.sharding.SingleDeviceSharding(_absent_tpu())
     shapes = jax.tree.map(lambda s: s.update(sharding=sharding), shapes)
-  step = jax.jit(functools.partial(training_step, model), donate_argnums=(0, 1))
+  step = jax.jit(functools.partial(training_step, task), donate_argnums=0)
   lowered = step.trace(*shapes).lower(lowering_platforms=(platform,))
   stats = lowered.compile().memory_analysis()
   results = stats.output_size_in_bytes - stats.alias_size_in_bytes
@@ -115,54 +152,57 @@ def compiled(model: models.Classifier, batch: int, size: int, platform: str) -> 
 
 
 def arguments(
-  model: models.Classifier, batch: int, size: int
-) -> tuple[Params, Params, Params, jax.ShapeDtypeStruct, jax.ShapeDtypeStruct]:
-  """Returns the shapes of the arguments of `training_step`."""
-  images = jax.ShapeDtypeStruct((batch, size, size, 3), jnp.float32)
-  labels = jax.ShapeDtypeStruct((batch,), jnp.int32)
-  variables = jax.eval_shape(model.init, jax.random.key(0), images)
-  params = variables["params"]
-  return params, params, variables["batch_stats"], images, labels
+  task: train.Task, batch: int, size: int
+) -> tuple[train.TrainState, dict[str, jax.ShapeDtypeStruct]]:
+  """Returns the shapes of the arguments of `training_step`; all parameters train.
+
+  Args:
+    task: Network and optimizer.
+    batch: Number of images.
+    size: Height and width of the images.
+  """
+
+  def init():
+    variables = task.model.init(jax.random.key(0), jnp.zeros((1, size, size, 3)))
+    is_trainable = dict.fromkeys(train.parameter_paths(variables), True)
+    return train.create_state(variables, is_trainable, task.optimizer, seed=0)
+
+  examples = {
+    "image": jax.ShapeDtypeStruct((batch, size, size, 3), jnp.uint8),
+    "label": jax.ShapeDtypeStruct((batch,), jnp.int32),
+    "mask": jax.ShapeDtypeStruct((batch,), jnp.bool),
+  }
+  return jax.eval_shape(init), examples
 
 
 def training_step(
-  model: models.Classifier,
-  params: Params,
-  squares: Params,
-  batch_stats: Params,
-  images: jax.Array,
-  labels: jax.Array,
-) -> tuple[Params, Params]:
-  """One step of RMSprop, as in the paper; `squares` are its running averages."""
-  grads = jax.grad(functools.partial(loss, model))(params, batch_stats, images, labels)
-  squares = jax.tree.map(
-    lambda s, g: _DECAY * s + (1 - _DECAY) * jnp.square(g), squares, grads
-  )
-  params = jax.tree.map(
-    lambda p, g, s: p - _LEARNING_RATE * g * jax.lax.rsqrt(s + _EPSILON),
-    params,
-    grads,
-    squares,
-  )
-  return params, squares
+  task: train.Task, state: train.TrainState, examples: Mapping[str, jax.Array]
+) -> tuple[train.TrainState, dict[str, jax.Array]]:
+  """Takes a step of training on one device.
+
+  Args:
+    task: Network and optimizer.
+    state: State before the step.
+    examples: As in `pnjax.train.train_step`.
+  """
+  return train.train_step(task, state, examples, psum=lambda tree: tree)
 
 
-def loss(
-  model: models.Classifier,
-  params: Params,
-  batch_stats: Params,
-  images: jax.Array,
-  labels: jax.Array,
-) -> jax.Array:
-  """Mean cross-entropy."""
-  variables = {"params": params, "batch_stats": batch_stats}
-  logits = model.apply(variables, images, train=True)
-  chosen = jnp.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], 1)
-  return -jnp.mean(chosen)
+def _kept_for_backward(jaxpr: core.Jaxpr) -> list[jax.core.ShapedArray]:
+  """Returns the arrays that forward equations make and backward ones read."""
+  forward, kept = set(), {}
+  for equation in jaxpr.eqns:
+    # JAX notes in the name stack of an equation which transformations it is from.
+    if "transpose(" in str(equation.source_info.name_stack):
+      variables = [v for v in equation.invars if not isinstance(v, core.Literal)]
+      kept |= {v: v.aval for v in variables if v in forward}
+    else:
+      forward.update(equation.outvars)
+  return list(kept.values())
 
 
 def _absent_tpu() -> jax.Device:
-  # Of a machine that is not there nobody can ask what it is.
+  # These keep the compiler from asking a machine that does not exist.
   os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
   os.environ.setdefault("TPU_ACCELERATOR_TYPE", "v5litepod-4")
   os.environ.setdefault("TPU_WORKER_HOSTNAMES", "localhost")
@@ -170,7 +210,7 @@ def _absent_tpu() -> jax.Device:
   return topology.devices[0]
 
 
-def _bytes(tree: Params) -> int:
+def _bytes(tree: Any) -> int:
   return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 

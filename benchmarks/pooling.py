@@ -1,15 +1,13 @@
-"""Speed and memory of the pooling operators beside what a user would pick instead.
+"""Speed and memory of the pooling operators against their alternatives.
 
-Run it as
+  python -m benchmarks.pooling
 
-    python -m benchmarks.pooling
-
-It prints one table for each setting: milliseconds forward and forward + backward,
-the latter also as a multiple of the products that nobody can avoid (XᵀX forward, XG
-backward), and the temporaries that XLA allocates for forward + backward in units of
-a d×d matrix an image. With PyTorch installed, its eigendecomposition, matrix power
-and Newton–Schulz iteration stand beside them. The last lines compare what was
-measured with what the project wants to reach.
+There is one table per setting, with these columns: milliseconds of the forward pass and
+of forward and backward together; the latter as a multiple of the two matrix products
+that no operator can avoid (XᵀX forward, XG backward); and the temporaries that XLA
+allocates for both passes, in units of one d×d matrix per image. If PyTorch is
+installed, its eigendecomposition, matrix power and Newton–Schulz iteration have rows of
+their own. The last table compares the results with the project's targets.
 """
 
 from collections.abc import Callable
@@ -21,7 +19,7 @@ from typing import NamedTuple
 
 from absl import flags
 
-import pnjax  # First, since it sets how LAPACK's threads wait.  # isort: skip
+import pnjax  # Must come first: it sets how LAPACK's threads wait.  # isort: skip
 import jax
 from jax import lax
 import jax.numpy as jnp
@@ -32,15 +30,25 @@ from experiments import cli
 from pnjax import ops
 
 _ROUNDS = flags.DEFINE_integer(
-  "rounds", 15, "How often each operator is timed; five times that if it is fast."
+  "rounds",
+  15,
+  "Number of times that each operator is timed; five times as many if it is fast.",
 )
 _SLOW_ROUNDS = flags.DEFINE_integer(
-  "slow_rounds", 3, "The same for those that take more than half a second."
+  "slow_rounds", 3, "The same for operators that take more than half a second."
 )
 
 
 class Setting(NamedTuple):
-  """Shapes of one table."""
+  """Shapes of one table.
+
+  Attributes:
+    name: Title of the table.
+    dim: Number d of channels.
+    num_vectors: Number N of feature vectors per image.
+    batch: Number of images.
+    peers: Whether the alternatives are measured, too.
+  """
 
   name: str
   dim: int
@@ -57,29 +65,35 @@ SETTINGS = (
   Setting("256 channels at 14×14, eight images", 256, 196, 8),
 )
 
+ETA = ops.POWER_NORMS["maxexp"].default
+ETA_PRIME = ops.POWER_NORMS["sigme"].default
+
+
+def _with_default(norm: ops.PowerNorm, form: Callable) -> Callable:
+  # As a float: the algorithm for Python integers has its own row.
+  return lambda phi: form(phi, float(norm.default))
+
+
+SPECTRAL = {
+  f"spectral {name}": _with_default(norm, norm.spectral)
+  for name, norm in ops.POWER_NORMS.items()
+  if norm.spectral is not None
+} | {"spectral maxexp, integer η": lambda phi: ops.spectral_maxexp_pool(phi, ETA)}
 OURS = {
-  "SigmE": lambda x: ops.sigme_pool(x, 1e3),
-  "SigmE of cooccurrence": lambda x: ops.sigme(ops.cooccurrence(x), 1e3),
-  "AsinhE": lambda x: ops.asinhe_pool(x, 1e3),
-  "MaxExp": lambda x: ops.maxexp_pool(x, 20.0),
-  "Gamma": lambda x: ops.gamma_pool(x, 0.5),
-  "spectral Gamma": lambda x: ops.spectral_gamma_pool(x, 0.5),
-  "spectral MaxExp": lambda x: ops.spectral_maxexp_pool(x, 20.0),
-  "spectral MaxExp, integer η": lambda x: ops.spectral_maxexp_pool(x, 20),
-  "spectral AsinhE": lambda x: ops.spectral_asinhe_pool(x, 1e3),
-  "spectral SigmE": lambda x: ops.spectral_sigme_pool(x, 1e3),
+  **{name: _with_default(norm, norm.pool) for name, norm in ops.POWER_NORMS.items()},
+  "sigme of cooccurrence": lambda phi: ops.sigme(ops.cooccurrence(phi), ETA_PRIME),
+  **SPECTRAL,
 }
 
 PRODUCTS = "the products alone"
-SPECTRAL = tuple(name for name in OURS if name.startswith("spectral"))
 TORCH_EIGH = "torch.linalg.eigh, square root"
-TORCH_POWER = "torch.matrix_power, MaxExp 20"
+TORCH_POWER = f"torch.matrix_power, maxexp {ETA}"
 TORCH_NEWTON = "torch.bmm, five Newton–Schulz steps"
-TORCH_SIGME = "torch, SigmE"
+TORCH_SIGME = "torch, sigme"
 
 
 def sqrt_by_autodiff(phi: jax.Array) -> jax.Array:
-  """The matrix square root, differentiated through `jnp.linalg.eigh`."""
+  """Returns the matrix square root, differentiated through `jnp.linalg.eigh`."""
   w, u = jnp.linalg.eigh(ops.cooccurrence(phi))
   root = jnp.sqrt(jnp.maximum(w, 1e-12))
   return jnp.matmul(u * root[..., None, :], u.mT, precision=lax.Precision.HIGHEST)
@@ -89,7 +103,13 @@ JAX_PEERS = {"autodiff through jnp.linalg.eigh, square root": sqrt_by_autodiff}
 
 
 class Case(NamedTuple):
-  """What is timed of one operator, and its temporaries in bytes, if known."""
+  """One operator, compiled.
+
+  Attributes:
+    forward: Function that runs the forward pass.
+    both: Function that runs the forward and the backward pass.
+    temporaries: Temporaries of both passes in bytes, if known.
+  """
 
   forward: Callable[[], object]
   both: Callable[[], object]
@@ -97,7 +117,7 @@ class Case(NamedTuple):
 
 
 def jax_case(f: Callable[[jax.Array], jax.Array], phi, g) -> Case:
-  """Compiles an operator of features, forward and with its derivative."""
+  """Compiles an operator on features, with and without its backward pass."""
 
   def both(phi, g):
     value, vjp = jax.vjp(f, phi)
@@ -107,7 +127,7 @@ def jax_case(f: Callable[[jax.Array], jax.Array], phi, g) -> Case:
 
 
 def products_case(phi, g) -> Case:
-  """The two products of size d×d×N that every operator owes."""
+  """Compiles the two products of size d×d×N that every operator needs."""
   matmul = functools.partial(jnp.matmul, precision=lax.Precision.HIGHEST)
 
   def both(phi, g):
@@ -127,7 +147,8 @@ def _compiled(forward, forward_args, both, both_args) -> Case:
 
 
 def torch_cases(phi: np.ndarray, g: np.ndarray) -> dict[str, Case]:
-  """The same pooling in eager PyTorch, as its users write it."""
+  """Returns the alternatives in eager PyTorch, as they are commonly written."""
+  # Imported here, since PyTorch is optional.
   import torch
 
   torch.set_num_threads(os.cpu_count() or 1)
@@ -148,7 +169,7 @@ def torch_cases(phi: np.ndarray, g: np.ndarray) -> dict[str, Case]:
 
   def matrix_power(phi):
     m = cooccurrence(phi)
-    return identity - torch.matrix_power(identity - m / (trace(m) + 1e-6), 20)
+    return identity - torch.matrix_power(identity - m / (trace(m) + 1e-6), ETA)
 
   def newton_schulz(phi):
     m = cooccurrence(phi)
@@ -161,7 +182,7 @@ def torch_cases(phi: np.ndarray, g: np.ndarray) -> dict[str, Case]:
 
   def sigme(phi):
     m = cooccurrence(phi)
-    return 2 / (1 + torch.exp(-1e3 * m / (trace(m) + 1e-6))) - 1
+    return 2 / (1 + torch.exp(-ETA_PRIME * m / (trace(m) + 1e-6))) - 1
 
   def case(f):
     def forward():
@@ -184,7 +205,15 @@ def torch_cases(phi: np.ndarray, g: np.ndarray) -> dict[str, Case]:
 
 
 def run_setting(setting: Setting, with_torch: bool) -> dict[str, float]:
-  """Times all operators of one setting, prints the table, returns seconds."""
+  """Prints the table of a setting.
+
+  Args:
+    setting: Shapes of the table.
+    with_torch: Whether PyTorch is installed.
+
+  Returns:
+    Seconds of the forward and backward pass by operator.
+  """
   rng = np.random.default_rng(0)
   batch = (setting.batch,) if setting.batch > 1 else ()
   phi = rng.normal(size=(*batch, setting.num_vectors, setting.dim))
@@ -228,7 +257,7 @@ def _ms(seconds: float) -> str:
 
 
 def _measure(cases: dict[str, Callable[[], object]]) -> dict[str, float]:
-  """Times the fast cases in many rounds, and the slow ones in few."""
+  """Times fast cases in many rounds, and slow ones in few."""
   once = timing.measure(cases, rounds=1, warm_up=False)
   slow = {name: run for name, run in cases.items() if once[name] > 0.5}
   fast = {name: run for name, run in cases.items() if name not in slow}
@@ -240,10 +269,15 @@ def _measure(cases: dict[str, Callable[[], object]]) -> dict[str, float]:
 
 
 def print_targets(results: dict[str, dict[str, float]], with_torch: bool) -> None:
-  """Compares what was measured with what the project wants to reach."""
+  """Compares the results with the targets.
+
+  Args:
+    results: Results of `run_setting` by name of the setting.
+    with_torch: Whether PyTorch is installed.
+  """
   large = results[SETTINGS[0].name]
   rows = [("slowest spectral pool, × products", _slowest(large, PRODUCTS), "<=", 1.7)]
-  rows.append(("SigmE, × products", large["SigmE"] / large[PRODUCTS], "<=", 1.8))
+  rows.append(("sigme, × products", large["sigme"] / large[PRODUCTS], "<=", 1.8))
   if with_torch:
     rows += [
       (
@@ -258,7 +292,7 @@ def print_targets(results: dict[str, dict[str, float]], with_torch: bool) -> Non
         ">=",
         60,
       ),
-      ("SigmE in torch / SigmE", large[TORCH_SIGME] / large["SigmE"], ">=", 2),
+      ("sigme in torch / sigme", large[TORCH_SIGME] / large["sigme"], ">=", 2),
     ]
     for setting in (SETTINGS[2], SETTINGS[3]):
       small = results[setting.name]
@@ -266,10 +300,10 @@ def print_targets(results: dict[str, dict[str, float]], with_torch: bool) -> Non
         label = f"d = {setting.dim}: {peer} / slowest spectral pool"
         rows.append((label, 1 / _slowest(small, peer), ">=", target))
   print("\n### Targets, forward + backward\n")
-  print("| ratio | measured | wanted | reached |\n|---|---:|---:|---|")
+  print("| ratio | measured | target | met |\n|---|---:|---:|---|")
   for label, value, sign, target in rows:
-    reached = value <= target if sign == "<=" else value >= target
-    print(f"| {label} | {value:.2f} | {sign} {target} | {'yes' if reached else 'no'} |")
+    met = value <= target if sign == "<=" else value >= target
+    print(f"| {label} | {value:.2f} | {sign} {target} | {'yes' if met else 'no'} |")
 
 
 def _slowest(both: dict[str, float], peer: str) -> float:
@@ -277,7 +311,7 @@ def _slowest(both: dict[str, float], peer: str) -> float:
 
 
 def main() -> int:
-  """Prints all tables; returns the exit status."""
+  """Prints all tables, and returns the exit status."""
   with_torch = importlib.util.find_spec("torch") is not None
   versions = f"jax {jax.__version__}, pnjax {pnjax.__version__}"
   if with_torch:
@@ -285,7 +319,7 @@ def main() -> int:
   print(f"{timing.machine()}, float32, {versions}; medians")
   if not with_torch:
     print(
-      "PyTorch is not installed: its rows are left out (pip install 'pnjax[torch]')"
+      "PyTorch is not installed, so its rows are missing (pip install 'pnjax[torch]')"
     )
   results = {s.name: run_setting(s, with_torch) for s in SETTINGS}
   print_targets(results, with_torch)

@@ -1,4 +1,4 @@
-"""Timing that survives a noisy machine: in turn, several times, the median."""
+"""Median times of functions that take turns, for machines that are not quite idle."""
 
 from collections.abc import Callable
 import os
@@ -12,17 +12,17 @@ def measure(
   warm_up: bool = True,
   rest: float = 0.0,
 ) -> dict[str, float]:
-  """Median seconds of each case.
+  """Returns the median time of each case in seconds.
 
-  All cases take turns in every round, so that a slow moment of the machine meets
-  all of them. In its turn a case may run once untimed, which brings its memory back
-  after the others.
+  All cases take turns in every round, so that a slow moment of the machine affects
+  all of them. A case may run once untimed at the beginning of its turn, which brings
+  its memory back into the caches.
 
   Args:
-    cases: functions that return when their work is done.
-    rounds: how often every case is timed.
-    warm_up: whether each timed run follows an untimed one.
-    rest: seconds of sleep before each turn, where threads of the case before may
+    cases: Functions that return when their work is done.
+    rounds: Number of times that each case is timed.
+    warm_up: Whether each timed call follows an untimed one.
+    rest: Seconds of sleep before each turn, for threads of the previous case that may
       keep spinning.
   """
   times = {name: [] for name in cases}
@@ -38,7 +38,7 @@ def measure(
 
 
 def machine() -> str:
-  """The processor, as Linux names it, and the number of cores."""
+  """Returns the name of the processor, if Linux tells, and the number of cores."""
   model = "unknown processor"
   try:
     with open("/proc/cpuinfo", encoding="utf-8") as lines:

@@ -1,22 +1,35 @@
-"""ResNet-50 and AlexNet in plain PyTorch, with torchvision's names of parameters.
+"""ResNet-50 and AlexNet in plain PyTorch, for benchmarks and tests to compare with.
 
-Benchmarks and tests compare with them.
+Parameters have the names of torchvision.
 """
+
+from collections.abc import Sequence
 
 import torch
 from torch import nn
 
 
 class ResNet50(nn.Module):
-  """ResNet-50; `stages` returns the maps, `forward` the logits."""
+  """ResNet-50; `stages` returns feature maps, `forward` logits.
 
-  def __init__(self, variant: str = "v1.5", epsilon: float = 1e-5):
+  Args:
+    variant: `"v1"` or `"v1.5"`; see `pnjax.models.ResNet`.
+    epsilon: Epsilon of batch norm.
+    stage_sizes: Number of blocks in each of the four stages; fewer make tests faster.
+  """
+
+  def __init__(
+    self,
+    variant: str = "v1.5",
+    epsilon: float = 1e-5,
+    stage_sizes: Sequence[int] = (3, 4, 6, 3),
+  ):
     super().__init__()
     self.conv1 = nn.Conv2d(3, 64, 7, 2, 3, bias=False)
     self.bn1 = nn.BatchNorm2d(64, epsilon)
     self.maxpool = nn.MaxPool2d(3, 2, 1)
     channels = 64
-    for i, size in enumerate((3, 4, 6, 3)):
+    for i, size in enumerate(stage_sizes):
       width, stride = 64 * 2**i, 1 if i == 0 else 2
       blocks = [Bottleneck(channels, width, stride, variant, epsilon)]
       channels = 4 * width
@@ -27,13 +40,13 @@ class ResNet50(nn.Module):
     self.fc = nn.Linear(2048, 1000)
 
   def stages(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Returns the maps after the stem and after each stage."""
+    """Returns the feature maps of the stem and of each stage."""
     x = self.maxpool(self.bn1(self.conv1(x)).relu_())
-    maps = {"stem": x}
+    feature_maps = {"stem": x}
     for name in ("layer1", "layer2", "layer3", "layer4"):
       x = getattr(self, name)(x)
-      maps[name] = x
-    return maps
+      feature_maps[name] = x
+    return feature_maps
 
   def forward(self, x: torch.Tensor) -> torch.Tensor:
     """Returns the logits."""
@@ -41,7 +54,7 @@ class ResNet50(nn.Module):
 
 
 class Bottleneck(nn.Module):
-  """Three convolutions beside a shortcut."""
+  """Three convolutions and a shortcut."""
 
   def __init__(
     self, channels: int, width: int, stride: int, variant: str, epsilon: float
@@ -62,7 +75,7 @@ class Bottleneck(nn.Module):
       )
 
   def forward(self, x: torch.Tensor) -> torch.Tensor:
-    """Returns the rectified sum of both ways."""
+    """Returns the rectified sum of both branches."""
     y = self.bn1(self.conv1(x)).relu_()
     y = self.bn2(self.conv2(y)).relu_()
     y = self.bn3(self.conv3(y))
@@ -70,7 +83,7 @@ class Bottleneck(nn.Module):
 
 
 class AlexNet(nn.Module):
-  """AlexNet; `stages` returns the maps, `forward` the logits without dropout."""
+  """AlexNet without dropout; `stages` returns feature maps, `forward` logits."""
 
   def __init__(self):
     super().__init__()
@@ -100,13 +113,14 @@ class AlexNet(nn.Module):
     )
 
   def stages(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Returns the maps after each convolution, rectified and pooled."""
-    maps, ends = {}, {2: "conv1", 5: "conv2", 7: "conv3", 9: "conv4", 12: "conv5"}
+    """Returns the feature maps of all convolutions, rectified and pooled."""
+    ends = {2: "conv1", 5: "conv2", 7: "conv3", 9: "conv4", 12: "conv5"}
+    feature_maps = {}
     for i, layer in enumerate(self.features):
       x = layer(x)
       if i in ends:
-        maps[ends[i]] = x
-    return maps
+        feature_maps[ends[i]] = x
+    return feature_maps
 
   def forward(self, x: torch.Tensor) -> torch.Tensor:
     """Returns the logits."""

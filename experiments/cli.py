@@ -22,7 +22,7 @@ BROKEN_PIPE = 141
 
 
 def define_config() -> flags.FlagHolder[ml_collections.ConfigDict]:
-  """Defines `--config`, a file and a method after a colon, and `--config.FIELD`."""
+  """Define `--config`, a file and a method after a colon, and `--config.FIELD`."""
   holder = config_flags.DEFINE_config_file(
     "config",
     help_string="File of the config and, after a colon, the method. "
@@ -35,7 +35,7 @@ def define_config() -> flags.FlagHolder[ml_collections.ConfigDict]:
 
 
 def run(main: Callable[[], int], required: Sequence[str] = ()) -> None:
-  """Parses the flags, runs a command and ends the process with its exit status.
+  """Parse the flags, run a command and end the process with its exit status.
 
   Args:
     main: The command, which returns its exit status.
@@ -47,12 +47,12 @@ def run(main: Callable[[], int], required: Sequence[str] = ()) -> None:
 
 
 def run_plain(main: Callable[[], int]) -> None:
-  """Does the same for a command that parses its own arguments."""
+  """Do the same for a command that parses its own arguments."""
   sys.exit(_interruptible(main))
 
 
 def fail(error: Exception | str) -> int:
-  """Prints an error in one line, and returns the exit status."""
+  """Print an error in one line, and return the exit status."""
   print("error:", " ".join(str(error).split()), file=sys.stderr)
   return 1
 
@@ -90,7 +90,7 @@ class _ConfigParser(flags.ArgumentParser):
     self._parser = parser
 
   def parse(self, path: str) -> ml_collections.ConfigDict:
-    """Returns the config of a file, after checking the fields to be set."""
+    """Return the config of a file, after checking the fields to be set."""
     file = path.split(":")[0]
     if not os.path.isfile(file):
       raise ValueError(f"there is no file {file}.")
@@ -115,7 +115,7 @@ def _set_fields(argv: Sequence[str]) -> Iterator[str]:
 
 
 def _unknown_field(file: str, error: Exception) -> str:
-  """Returns what to do about a config file that uses a field that does not exist."""
+  """Return what to do about a config file that uses a field that does not exist."""
   from pnjax import config as config_lib
 
   found = re.search(r"""Key "(\w+)"|'(\w+)'""", str(error))

@@ -24,7 +24,7 @@ _HOST = flags.DEFINE_integer("host", None, "Index of this host, from 0.")
 
 
 def main() -> int:
-  """Runs the command; returns its exit status."""
+  """Run the command; return its exit status."""
   # Imported here, so that --help and a mistyped flag are answered at once.
   from pnjax import pretrained
   from pnjax import runs

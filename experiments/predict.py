@@ -20,7 +20,7 @@ _BATCH = 8
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-  """Runs the command; returns its exit status."""
+  """Run the command; return its exit status."""
   args = _parse(argv)
   # Imported here, so that --help and a mistyped flag are answered at once.
   from absl import logging
@@ -75,7 +75,7 @@ def _find_images(paths: Sequence[pathlib.Path]) -> Iterator[pathlib.Path]:
 
 
 def _read(trained, paths):
-  """Returns transformed images by path, and the errors of those that are broken."""
+  """Return transformed images by path, and the errors of those that are broken."""
   from pnjax import data
 
   read, broken = [], []

@@ -18,7 +18,7 @@ from pnjax import data
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-  """Runs the command and returns its exit status."""
+  """Run the command, and return its exit status."""
   args = _parse(argv)
   # `force`, because TFDS has already configured logging.
   logging.basicConfig(format="%(message)s", stream=sys.stdout, force=True)

@@ -16,7 +16,7 @@ from experiments import cli
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-  """Runs the command; returns its exit status."""
+  """Run the command; return its exit status."""
   args = _parse(argv)
   # Imported here, so that --help and a mistyped flag are answered at once.
   from absl import logging

@@ -24,7 +24,7 @@ _CACHE = flags.DEFINE_string("cache", None, "Folder of cached features.")
 
 
 def main() -> int:
-  """Runs the command; returns its exit status."""
+  """Run the command; return its exit status."""
   # Imported here, so that --help and a mistyped flag are answered at once.
   from experiments.studies import parameter_sweep
   from pnjax import pretrained

@@ -35,7 +35,7 @@ _FINETUNE = flags.DEFINE_bool("finetune", False, "Train end to end instead.")
 
 
 def main() -> int:
-  """Runs the command; returns its exit status."""
+  """Run the command; return its exit status."""
   # Imported here, so that --help and a mistyped flag are answered at once.
   from experiments.studies import comparison
   from experiments.studies import method_configs

@@ -22,7 +22,7 @@ from pnjax import pretrained
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-  """Runs the command and returns its exit status."""
+  """Run the command, and return its exit status."""
   args = _parse(argv)
   try:
     if args.command == "fetch":

@@ -27,7 +27,7 @@ _IRRELEVANT = ("dataset.data_dir", "train.num_threads")
 
 
 def get_config() -> ml_collections.ConfigDict:
-  """Returns the default config."""
+  """Return the default config."""
   config = ml_collections.ConfigDict()
   config.seed = 0  # Seed of the initial weights and of the order of images.
 
@@ -123,7 +123,7 @@ def get_config() -> ml_collections.ConfigDict:
 
 
 def check_fields(config: ml_collections.ConfigDict) -> None:
-  """Raises ValueError if a config lacks fields or has unknown ones."""
+  """Raise ValueError if a config lacks fields or has unknown ones."""
   known = get_config()
   names = traverse_util.flatten_dict(config.to_dict(), sep=".")
   expected = traverse_util.flatten_dict(known.to_dict(), sep=".")
@@ -138,7 +138,7 @@ def check_fields(config: ml_collections.ConfigDict) -> None:
 
 
 def check_field(config: ml_collections.ConfigDict, field: str) -> None:
-  """Raises ValueError if a config does not have a field.
+  """Raise ValueError if a config does not have a field.
 
   Args:
     config: The config.
@@ -161,7 +161,7 @@ def _unknown_field(field: str, path: str, name: str, known: Iterable[str]) -> st
 
 
 def new_name(field: str) -> str | None:
-  """Returns the present name of a field that was renamed, and None for others.
+  """Return the present name of a field that was renamed, and None for others.
 
   >>> new_name("head.beta")
   'pooling.beta'
@@ -178,7 +178,7 @@ def new_name(field: str) -> str | None:
 
 
 def relevant_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns the fields that results depend on, by their paths and as in JSON.
+  """Return the fields that results depend on, by their paths and as in JSON.
 
   Args:
     fields: A config, or some of its groups, as nested dictionaries.

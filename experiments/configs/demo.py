@@ -28,7 +28,7 @@ _PARAMETERS = {
 
 
 def get_config(method: str = "sop_sc_sigme") -> ml_collections.ConfigDict:
-  """Returns the config of a method."""
+  """Return the config of a method."""
   config = config_lib.get_config()
   config.dataset.name = "textures"
   config.dataset.image_size = 64

@@ -32,7 +32,7 @@ _SWEPT = {
 
 
 def get_config(method: str = "sop_sc_sigme") -> ml_collections.ConfigDict:
-  """Returns the config of a method."""
+  """Return the config of a method."""
   config = config_lib.get_config()
   config.dataset.name = "flower102"
   config.dataset.split = "train+validation"

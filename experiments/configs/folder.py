@@ -15,7 +15,7 @@ from pnjax import config as config_lib
 
 
 def get_config(method: str = "sop_sc_sigme") -> ml_collections.ConfigDict:
-  """Returns the config of a method."""
+  """Return the config of a method."""
   config = config_lib.get_config()
   config.dataset.name = "folder"
   config.backbone.weights = "resnet50"

@@ -73,7 +73,7 @@ Swept = Mapping[str, Mapping[str, Mapping[str, float]]]
 def apply(
   config: ml_collections.ConfigDict, text: str, swept: Swept | None = None
 ) -> None:
-  """Sets pooling, backbone and learning rates as the text after a colon says.
+  """Set pooling, backbone and learning rates as the text after a colon says.
 
   Args:
     config: Config to change.

@@ -78,7 +78,7 @@ def inline_figure(figure: Figure) -> InlineFigure:
 
 
 def thumbnail_url(image: np.ndarray, side: int) -> str:
-  """Returns a `data:` URL of an image, uint8 `[H, W, 3]`, that fits into a square."""
+  """Return a `data:` URL of an image, uint8 `[H, W, 3]`, that fits into a square."""
   small = Image.fromarray(image)
   small.thumbnail((_OVERSAMPLING * side, _OVERSAMPLING * side))
   file = io.BytesIO()
@@ -91,13 +91,13 @@ def _data_url(file: io.BytesIO, kind: str) -> str:
 
 
 def curves(workdirs: Sequence[tuple[str, pathlib.Path]]) -> Figure:
-  """Returns the curves of runs, given their labels and folders."""
+  """Return the curves of runs, given their labels and folders."""
   with _style():
     return runs.curves_figure(workdirs)
 
 
 def class_accuracies(accuracies: Mapping[str, float | None]) -> Figure:
-  """Returns a bar plot of accuracies, the worst first.
+  """Return a bar plot of accuracies, the worst first.
 
   Args:
     accuracies: Accuracy of each class, None for a class without images.
@@ -123,7 +123,7 @@ def class_accuracies(accuracies: Mapping[str, float | None]) -> Figure:
 
 
 def confusion_matrix(confusion: np.ndarray, class_names: Sequence[str]) -> Figure:
-  """Returns a plot of a confusion matrix, with the shares of each class.
+  """Return a plot of a confusion matrix, with the shares of each class.
 
   Args:
     confusion: Number of images by class and predicted class, `[C, C]`.
@@ -157,7 +157,7 @@ def confusion_matrix(confusion: np.ndarray, class_names: Sequence[str]) -> Figur
 
 
 def spectra(eigenvalues: Mapping[str, np.ndarray]) -> Figure:
-  """Returns a plot of eigenvalues relative to the largest.
+  """Return a plot of eigenvalues relative to the largest.
 
   Args:
     eigenvalues: Eigenvalues by their label.
@@ -179,7 +179,7 @@ def _shorten(name: str) -> str:
 
 
 def _show_names_as_they_are(ax) -> None:
-  """Keeps dollar signs in names from being read as formulas."""
+  """Keep dollar signs in names from being read as formulas."""
   for label in (*ax.get_xticklabels(), *ax.get_yticklabels()):
     label.set_parse_math(False)
 

@@ -49,7 +49,7 @@ class _Run:
 
 
 def render(workdirs: Sequence[pathlib.Path]) -> str:
-  """Returns the page about one or more finished runs, as HTML.
+  """Return the page about one or more finished runs, as HTML.
 
   Args:
     workdirs: Folders of the runs.
@@ -78,7 +78,7 @@ def render(workdirs: Sequence[pathlib.Path]) -> str:
 
 
 def _names(workdirs: Sequence[pathlib.Path]) -> list[str]:
-  """Returns the names of folders, or their paths if two names are the same."""
+  """Return the names of folders, or their paths if two names are the same."""
   names = [workdir.resolve().name for workdir in workdirs]
   return names if len(set(names)) == len(names) else [str(w) for w in workdirs]
 
@@ -104,7 +104,7 @@ def _read_run(workdir: pathlib.Path, name: str) -> _Run:
 
 
 def _summarize(run: _Run) -> dict[str, Any]:
-  """Returns the row of a run in the table of results."""
+  """Return the row of a run in the table of results."""
   dataset = run.config.dataset
   return {
     "name": run.name,
@@ -133,7 +133,7 @@ def _duration(seconds: float) -> str:
 
 
 def _describe(run: _Run) -> dict[str, Any]:
-  """Returns the sections about a run."""
+  """Return the sections about a run."""
   trained = runs.load(run.workdir)
   info = runs.read_model_info(run.workdir)
   assert info is not None  # Or the model would not have loaded.
@@ -159,7 +159,7 @@ def _describe(run: _Run) -> dict[str, Any]:
 
 
 def _open_images(run: _Run) -> data.Split | None:
-  """Returns the images evaluated on; None if they are gone or have changed."""
+  """Return the images evaluated on; None if they are gone or have changed."""
   dataset = run.config.dataset
   try:
     split = data.open_split(
@@ -172,7 +172,7 @@ def _open_images(run: _Run) -> data.Split | None:
 
 
 def _classes(run: _Run, confusion: np.ndarray) -> list[tuple[str, int, float | None]]:
-  """Returns the name, number of images and accuracy of every class."""
+  """Return the name, number of images and accuracy of every class."""
   counts = confusion.sum(axis=1).tolist()
   accuracies = [run.result["per_class"][name] for name in run.class_names]
   return list(zip(run.class_names, counts, accuracies, strict=True))
@@ -181,7 +181,7 @@ def _classes(run: _Run, confusion: np.ndarray) -> list[tuple[str, int, float | N
 def _confused_pairs(
   run: _Run, confusion: np.ndarray, images: data.Split | None
 ) -> Iterator[dict[str, Any]]:
-  """Yields the pairs of classes that are confused most, with some of their images."""
+  """Yield the pairs of classes that are confused most, with some of their images."""
   errors = confusion * (1 - np.eye(len(confusion), dtype=int))
   most_first = np.argsort(-errors, axis=None, kind="stable")[:_MAX_PAIRS]
   for label, predicted in zip(*np.unravel_index(most_first, errors.shape), strict=True):
@@ -207,7 +207,7 @@ def _thumbnail(example: Mapping[str, Any]) -> dict[str, str]:
 def _learned_parameters(
   trained: runs.TrainedModel,
 ) -> Iterator[tuple[str, float, float]]:
-  """Yields the name, first value and learned value of each pooling parameter."""
+  """Yield the name, first value and learned value of each pooling parameter."""
   pooling = trained.model.pooling
   for name, value in trained.variables["params"].get("pooling", {}).items():
     if np.ndim(value):  # Weights of a layer.
@@ -238,14 +238,14 @@ def _spectra(
 
 
 def _mean_spectrum(matrices: np.ndarray) -> np.ndarray:
-  """Returns the magnitudes of eigenvalues over the largest, averaged over images."""
+  """Return the magnitudes of eigenvalues over the largest, averaged over images."""
   values = np.abs(np.linalg.eigvalsh(matrices.astype(np.float64)))
   values = np.sort(values)[:, ::-1]
   return np.mean(values / np.maximum(values[:, :1], 1e-300), axis=0)
 
 
 def _config_fields(config: ml_collections.ConfigDict) -> dict[str, str]:
-  """Returns the fields of a config by their paths, as `--config.FIELD` names them."""
+  """Return the fields of a config by their paths, as `--config.FIELD` names them."""
   fields = traverse_util.flatten_dict(config.to_dict(), sep=".")
   return {name: json.dumps(fields[name], ensure_ascii=False) for name in sorted(fields)}
 

@@ -32,7 +32,7 @@ def make_table(
   cache: str | os.PathLike | None = None,
   overrides: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-  """Computes the rows that are not stored, and writes the table.
+  """Compute the rows that are not stored, and write the table.
 
   Args:
     config_of: Function from a method to its config.
@@ -82,7 +82,7 @@ def _check_methods(rows: Sequence[str]) -> None:
 
 
 def _default_splits(split: str) -> list[str]:
-  """Returns all ten halves or folds for one of FMD's, and else the split itself."""
+  """Return all ten halves or folds for one of FMD's, and else the split itself."""
   kind = split.split("_")[0]
   if kind in ("half", "fold"):
     return [f"{kind}_{i}_train" for i in range(1, 11)]
@@ -95,7 +95,7 @@ def _compare(
   rows: Mapping[str, rows_lib.Row],
   notes: Sequence[str],
 ) -> dict[str, Any]:
-  """Returns the table: means, deviations, and gains over the first row."""
+  """Return the table: means, deviations, and gains over the first row."""
   figures = paper.FIGURES.get((config.dataset.name, config.backbone.name), {})
   reference = next(iter(rows))
   entries = []
@@ -135,7 +135,7 @@ def _compare(
 def paired_gain(
   ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]
 ) -> dict[str, float]:
-  """Returns the paired difference in top-1 accuracy, in per cent, with its interval.
+  """Return the paired difference in top-1 accuracy, in per cent, with its interval.
 
   With several splits, the pairs are splits; with a single one, they are its images.
 
@@ -172,7 +172,7 @@ def paired_gain(
 def _notes(
   config: ml_collections.ConfigDict, pairs: Sequence[rows_lib.Pair], protocol: str
 ) -> list[str]:
-  """Returns the protocol of the table, and where it departs from the paper."""
+  """Return the protocol of the table, and where it departs from the paper."""
   dataset, (train_split, test_split) = config.dataset, pairs[0]
   crops = f"{dataset.num_crops} crops of " if dataset.num_crops > 1 else ""
   size = f"{dataset.image_size} × {dataset.image_size}"
@@ -202,7 +202,7 @@ def _notes(
 
 
 def _training_note(train: ml_collections.ConfigDict, protocol: str) -> str:
-  """Returns which layers were trained, and where this departs from the paper."""
+  """Return which layers were trained, and where this departs from the paper."""
   if protocol == "ridge" or train.trainable == "none":
     classifier = "ridge regression" if protocol == "ridge" else "a softmax layer"
     return (

@@ -11,7 +11,7 @@ ConfigOf = Callable[[str], ml_collections.ConfigDict]
 
 
 def method_configs(flag: flags.Flag) -> ConfigOf:
-  """Returns a function from a method to its config.
+  """Return a function from a method to its config.
 
   The config keeps the file, the backbone and the fields that the command line set.
 

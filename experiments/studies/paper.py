@@ -68,5 +68,5 @@ FIGURES: dict[tuple[str, str], dict[str, float]] = {
 
 
 def display_name(method: str) -> str:
-  """Returns the name of a method in the tables of the paper."""
+  """Return the name of a method in the tables of the paper."""
   return (ROWS | OTHERS).get(method, method)

@@ -46,7 +46,7 @@ def run_sweep(
   num_folds: int = 5,
   cache: str | os.PathLike | None = None,
 ) -> dict[str, Any]:
-  """Evaluates the values that are not stored, and writes the sweep.
+  """Evaluate the values that are not stored, and write the sweep.
 
   Args:
     config: Config of a method.
@@ -103,7 +103,7 @@ def run_sweep(
 
 
 def parse_value(text: str) -> float | str:
-  """Returns a value of `--values`: a number, or `SUGGESTED`."""
+  """Return a value of `--values`: a number, or `SUGGESTED`."""
   try:
     return text if text == SUGGESTED else float(text)
   except ValueError as error:
@@ -150,7 +150,7 @@ def _typed(name: str, value: float | str) -> float | int:
 
 
 def _subset(split: data.Split, seed: int) -> data.Split:
-  """Returns a split, or a stratified part of one that is too large for ridge."""
+  """Return a split, or a stratified part of one that is too large for ridge."""
   num_parts = -(-len(split) // probe.MAX_IMAGES)
   if num_parts == 1:
     return split
@@ -169,7 +169,7 @@ def _point(
   dependencies: Mapping[str, Any],
   workdir: pathlib.Path,
 ) -> dict[str, Any]:
-  """Returns the accuracies of a value, and computes them if they are not stored."""
+  """Return the accuracies of a value, and compute them if they are not stored."""
   suggested = probe.suggest_parameters(config, frozen)
   fields = config_lib.relevant_fields(rows.relevant_fields(config))
 

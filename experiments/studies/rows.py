@@ -26,7 +26,7 @@ Pair = tuple[data.Split, data.Split]
 
 
 def choose_protocol(finetune: bool, pairs: Sequence[Pair]) -> str:
-  """Returns "finetuning", "ridge", or "softmax" for too many images for ridge."""
+  """Return "finetuning", "ridge", or "softmax" for too many images for ridge."""
   if finetune:
     return "finetuning"
   num_images = max(len(train_split) for train_split, _ in pairs)
@@ -34,7 +34,7 @@ def choose_protocol(finetune: bool, pairs: Sequence[Pair]) -> str:
 
 
 def open_pairs(config: ml_collections.ConfigDict, splits: Sequence[str]) -> list[Pair]:
-  """Opens pairs of splits to train on and to evaluate on.
+  """Open pairs of splits to train on and to evaluate on.
 
   Args:
     config: Run config.
@@ -54,7 +54,7 @@ def compute_rows(
   protocol: str,
   cache: str | os.PathLike | None,
 ) -> dict[str, Row]:
-  """Returns the rows of all methods, and computes those that are not stored.
+  """Return the rows of all methods, and compute those that are not stored.
 
   Args:
     configs: Configs by method.
@@ -91,7 +91,7 @@ def compute_rows(
 
 
 def relevant_fields(config: ml_collections.ConfigDict) -> dict[str, Any]:
-  """Returns the groups of a config that ridge regression on features depends on."""
+  """Return the groups of a config that ridge regression on features depends on."""
   return {name: config[name].to_dict() for name in ("dataset", "backbone", "pooling")}
 
 
@@ -100,7 +100,7 @@ def _ridge_rows(
   pairs: Sequence[Pair],
   cache: str | os.PathLike | None,
 ) -> Callable[..., Row]:
-  """Returns a function that computes rows by ridge regression on cached features."""
+  """Return a function that computes rows by ridge regression on cached features."""
 
   @functools.cache
   def load():
@@ -141,7 +141,7 @@ def _accuracies(
 def _trained_rows(
   splits: Sequence[str], folder: pathlib.Path, cache: str | os.PathLike | None
 ) -> Callable[..., Row]:
-  """Returns a function that computes rows by training as their configs say."""
+  """Return a function that computes rows by training as their configs say."""
 
   def compute(config, method, dependencies):
     outcomes = []

@@ -17,7 +17,7 @@ def load_or_compute(
   dependencies: Mapping[str, Any],
   compute: Callable[[], Mapping[str, Any]],
 ) -> dict[str, Any]:
-  """Returns a stored result, or computes and stores it.
+  """Return a stored result, or compute and store it.
 
   Args:
     folder: Folder of the results. Those with other dependencies stay there.
@@ -42,6 +42,6 @@ def load_or_compute(
 
 
 def dependency_digest(dependencies: Mapping[str, Any]) -> str:
-  """Returns a short digest of the dependencies, for the names of files."""
+  """Return a short digest of the dependencies, for the names of files."""
   text = json.dumps(dependencies, sort_keys=True)
   return hashlib.sha256(text.encode()).hexdigest()[:8]

@@ -14,7 +14,7 @@ from pnjax import runtime
 
 
 def write(table: Mapping[str, Any], workdir: pathlib.Path) -> None:
-  """Writes `table.json`, `table.md` and `table.png`."""
+  """Write `table.json`, `table.md` and `table.png`."""
   runtime.write_json(workdir / "table.json", table)
   runtime.write_text(workdir / "table.md", markdown(table))
   with matplotlib.style.context("pnjax.plots"):
@@ -22,7 +22,7 @@ def write(table: Mapping[str, Any], workdir: pathlib.Path) -> None:
 
 
 def markdown(table: Mapping[str, Any]) -> str:
-  """Returns a table in Markdown."""
+  """Return a table in Markdown."""
   rows = table["rows"]
   reference = paper.display_name(table["reference"])
   lines = [
@@ -50,7 +50,7 @@ def markdown(table: Mapping[str, Any]) -> str:
 
 
 def _suggestions(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-  """Returns a note about the parameters that were suggested from features, if any."""
+  """Return a note about the parameters that were suggested from features, if any."""
   values = [
     f"{row['name']} " + ", ".join(f"{n} = {v:.4g}" for n, v in row["suggested"].items())
     for row in rows
@@ -66,7 +66,7 @@ def _number(value: Mapping[str, float | None]) -> str:
 
 
 def figure(table: Mapping[str, Any]) -> Figure:
-  """Returns a bar plot of a table, with the figures of the paper."""
+  """Return a bar plot of a table, with the figures of the paper."""
   rows = table["rows"]
   figure = Figure(figsize=(8, 0.45 * len(rows) + 1.4))
   ax = figure.subplots()

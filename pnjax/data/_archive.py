@@ -19,7 +19,7 @@ class ArchiveImage(Protocol):
     """Index of the class."""
 
   def read(self) -> bytes:
-    """Returns the encoded image."""
+    """Return the encoded image."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +40,7 @@ class ImageFile:
     return str(self.path)
 
   def read(self) -> bytes:
-    """Returns the encoded image."""
+    """Return the encoded image."""
     return self.path.read_bytes()
 
 

@@ -22,7 +22,7 @@ _SPLIT_FOLDERS = {
 
 
 def read_folder(source: pathlib.Path) -> Archive:
-  """Reads class folders, or `train/`, `validation/` and `test/` with class folders.
+  """Read class folders, or `train/`, `validation/` and `test/` with class folders.
 
   Without split folders, 80% of each class are `train` and the rest `test`.
   """
@@ -49,7 +49,7 @@ def read_folder(source: pathlib.Path) -> Archive:
 def class_images(
   root: pathlib.Path, folders: Sequence[str], class_names: Sequence[str]
 ) -> list[ImageFile]:
-  """Returns the images of class folders, sorted by path within each folder.
+  """Return the images of class folders, sorted by path within each folder.
 
   Args:
     root: Folder of the class folders.
@@ -69,7 +69,7 @@ def class_images(
 
 
 def _split_folders(source: pathlib.Path) -> dict[str, pathlib.Path]:
-  """Returns the folders that are named like splits and contain folders."""
+  """Return the folders that are named like splits and contain folders."""
   found: dict[str, pathlib.Path] = {}
   for name in _folder_names(source):
     split = _SPLIT_FOLDERS.get(name.lower())

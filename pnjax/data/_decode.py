@@ -32,7 +32,7 @@ _DEEP_MODES = ("I", "I;16", "I;16B", "I;16L", "I;16N")
 
 
 def decode(image: bytes | str | os.PathLike) -> np.ndarray:
-  """Decodes an image to uint8 RGB, `[H, W, 3]`, upright, as a viewer shows it.
+  """Decode an image to uint8 RGB, `[H, W, 3]`, upright, as a viewer shows it.
 
   Greyscale, palette, CMYK and 16-bit images become 8-bit RGB. Transparent pixels blend
   into white. Of an animation, the first frame is decoded.
@@ -58,7 +58,7 @@ def decode(image: bytes | str | os.PathLike) -> np.ndarray:
 
 
 def decode_prepared(content: bytes) -> np.ndarray:
-  """Decodes an image that is known to be intact, faster than `decode`.
+  """Decode an image that is known to be intact, faster than `decode`.
 
   OpenCV decodes a common JPEG in a third of Pillow's time, but it accepts truncated
   files silently, and gets the colours of CMYK wrong.
@@ -99,7 +99,7 @@ def _to_rgb(image: Image.Image) -> np.ndarray:
 
 
 def image_files(folder: str | os.PathLike) -> list[pathlib.Path]:
-  """Returns the paths of all images in a folder and its subfolders, sorted.
+  """Return the paths of all images in a folder and its subfolders, sorted.
 
   Hidden files and folders are skipped.
   """
@@ -112,7 +112,7 @@ def image_files(folder: str | os.PathLike) -> list[pathlib.Path]:
 
 
 def is_image(path: pathlib.Path) -> bool:
-  """Returns whether a file is an image, judging by its name, and not hidden."""
+  """Return whether a file is an image, judging by its name, and not hidden."""
   return path.suffix.lower() in _SUFFIXES and not _is_hidden(pathlib.Path(path.name))
 
 

@@ -64,7 +64,7 @@ OFFICIAL_ARCHIVES: dict[str, tuple[RemoteFile, ...]] = {
 
 
 def fetch_archive(dataset: str, downloads: pathlib.Path | None = None) -> pathlib.Path:
-  """Downloads and unpacks an official archive, unless that was done before.
+  """Download and unpack an official archive, unless that was done before.
 
   The archive is unpacked completely or not at all.
 

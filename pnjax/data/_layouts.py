@@ -32,7 +32,7 @@ _MAX_SHOWN = 10
 
 
 def read_flower102(source: pathlib.Path) -> Archive:
-  """Reads Oxford Flower102: `jpg/`, `imagelabels.mat`, `setid.mat`."""
+  """Read Oxford Flower102: `jpg/`, `imagelabels.mat`, `setid.mat`."""
   _check_contents(source, "imagelabels.mat", "setid.mat", "jpg")
   labels = scipy.io.loadmat(source / "imagelabels.mat")["labels"].ravel()
   numbers = scipy.io.loadmat(source / "setid.mat")
@@ -53,7 +53,7 @@ def read_flower102(source: pathlib.Path) -> Archive:
 
 
 def read_mit67(source: pathlib.Path) -> Archive:
-  """Reads MIT Indoor 67: `Images/<class>/`, `TrainImages.txt`, `TestImages.txt`.
+  """Read MIT Indoor 67: `Images/<class>/`, `TrainImages.txt`, `TestImages.txt`.
 
   `train` and `test` are these lists; `train_80` and `test_20` are 80% and 20% of all
   images of each class, as in the paper.
@@ -74,7 +74,7 @@ def read_mit67(source: pathlib.Path) -> Archive:
 
 
 def read_fmd(source: pathlib.Path, splits: pathlib.Path | None = None) -> Archive:
-  """Reads the Flickr Material Database: `image/<class>/`, or just the class folders.
+  """Read the Flickr Material Database: `image/<class>/`, or just the class folders.
 
   `half_1_train` … `half_10_test` are ten random halves of each class, `fold_1_train`
   … `fold_10_test` the ten 90/10 splits of a cross-validation.
@@ -98,7 +98,7 @@ def read_fmd(source: pathlib.Path, splits: pathlib.Path | None = None) -> Archiv
 
 
 def read_food101(source: pathlib.Path) -> Archive:
-  """Reads Food-101: `images/<class>/`, `meta/train.txt`, `meta/test.txt`."""
+  """Read Food-101: `images/<class>/`, `meta/train.txt`, `meta/test.txt`."""
   nested = source / "food-101"
   source = nested if nested.is_dir() else source
   _check_contents(source, "images", "meta/train.txt", "meta/test.txt")
@@ -123,7 +123,7 @@ def _listed_classes(lists: Mapping[str, Sequence[str]]) -> list[str]:
 def _read_classes(
   source: pathlib.Path, subfolder: str, names: Sequence[str]
 ) -> list[ImageFile]:
-  """Reads class folders in a subfolder or, if there is none, in the source itself."""
+  """Read class folders in a subfolder or, if there is none, in the source itself."""
   nested = source / subfolder
   root = nested if nested.is_dir() else source
   _check_contents(root, *names)
@@ -144,7 +144,7 @@ def _listed_folds(
 def _positions(
   images: Sequence[ImageFile], lists: Mapping[str, Sequence[str]]
 ) -> dict[str, list[int]]:
-  """Returns lists of files as lists of positions in `images`."""
+  """Return lists of files as lists of positions in `images`."""
   position = {image.file: i for i, image in enumerate(images)}
   listed = itertools.chain.from_iterable(lists.values())
   _check_complete([file for file in listed if file not in position])

@@ -31,7 +31,7 @@ def train_batches(
   shard_count: int = 1,
   num_threads: int | None = None,
 ) -> grain.IterDataset:
-  """Returns endless batches of a split, shuffled in each epoch.
+  """Return endless batches of a split, shuffled in each epoch.
 
   Batch k depends on `seed` and k only, not on the number of threads or where the
   iterator started. Together, the shards of a batch hold the same images for any number
@@ -79,16 +79,16 @@ def train_batches(
 def eval_batches(
   split: Split,
   *,
-  batch_size: int,
   image_size: int,
   resize: str = "squash",
   num_crops: int = 1,
   resize_side: int = 256,
+  batch_size: int,
   shard_index: int = 0,
   shard_count: int = 1,
   num_threads: int | None = None,
 ) -> grain.IterDataset:
-  """Returns batches with each image of a split once, in order.
+  """Return batches with each image of a split once, in order.
 
   All batches have the same shape, and all shards the same number of batches: black
   images whose `mask` is False fill up the last ones.
@@ -125,7 +125,7 @@ def eval_batches(
 
 
 def shuffled(count: int, seed: int) -> grain.MapDataset:
-  """Returns the integers below `count`, shuffled in each of endless epochs."""
+  """Return the integers below `count`, shuffled in each of endless epochs."""
   return grain.MapDataset.range(count).seed(seed).shuffle().repeat()
 
 
@@ -135,7 +135,7 @@ def padded(
   load: Callable[[int], dict[str, Any]],
   blank: dict[str, Any],
 ) -> grain.MapDataset:
-  """Returns `count` examples, padded to full batches.
+  """Return `count` examples, padded to full batches.
 
   Args:
     count: Number of examples.
@@ -162,7 +162,7 @@ def padded(
 def eval_transform(
   image_size: int, resize: str = "squash", num_crops: int = 1, resize_side: int = 256
 ) -> Callable[[np.ndarray], np.ndarray]:
-  """Returns the function that `eval_batches` applies to a decoded image.
+  """Return the function that `eval_batches` applies to a decoded image.
 
   Args:
     image_size: Side of the result, in pixels.
@@ -190,7 +190,7 @@ def batch(
   shard_count: int = 1,
   num_threads: int | None = None,
 ) -> grain.IterDataset:
-  """Returns one shard of each batch of examples, prefetched by threads.
+  """Return one shard of each batch of examples, prefetched by threads.
 
   Args:
     examples: Dataset of all examples, in order.
@@ -231,7 +231,7 @@ def _check_choice(name: str, value: object, choices: Iterable[object]) -> None:
 
 
 def image_options(config: ml_collections.ConfigDict) -> dict[str, int]:
-  """Returns the arguments of `train_batches` and `eval_batches` that size images.
+  """Return the arguments of `train_batches` and `eval_batches` that size images.
 
   Args:
     config: The group `dataset` of a run config.

@@ -51,7 +51,7 @@ def prepare(
   overwrite: bool = False,
   progress: bool = False,
 ) -> pathlib.Path:
-  """Writes the images of an archive, each once, to where `open_split` finds them.
+  """Write the images of an archive, each once, to where `open_split` finds them.
 
   Each image is decoded as a check, and stored unchanged. The dataset is written
   completely or not at all. It is not written again if images, classes and splits are
@@ -94,13 +94,13 @@ def prepare(
 
 
 def prepared_folder(name: str, data_dir: str | os.PathLike | None) -> pathlib.Path:
-  """Returns the folder of a dataset, prepared or not."""
+  """Return the folder of a dataset, prepared or not."""
   root = pathlib.Path(data_dir or tfds.core.constants.DATA_DIR).expanduser()
   return root / Builder.name / name / _VERSIONS[name]
 
 
 def check_name(name: str) -> None:
-  """Raises an error if no dataset has this name."""
+  """Raise an error if no dataset has this name."""
   if name not in DATASETS:
     raise ValueError(f"`name` is {name!r}, expected one of {', '.join(DATASETS)}.")
 
@@ -176,7 +176,7 @@ def _read_archive(
 
 
 def _digests(archive: Archive, known: Sequence[str], progress: bool) -> list[str]:
-  """Returns the sha256 of each image, after checking that none is broken.
+  """Return the sha256 of each image, after checking that none is broken.
 
   Args:
     archive: Images to read.
@@ -208,7 +208,7 @@ def _digests(archive: Archive, known: Sequence[str], progress: bool) -> list[str
 def _inspect(
   image: ArchiveImage, known: Container[str]
 ) -> tuple[str, Exception | None]:
-  """Returns the sha256 of an image, and the error if it is broken."""
+  """Return the sha256 of an image, and the error if it is broken."""
   try:
     content = image.read()
     digest = hashlib.sha256(content).hexdigest()
@@ -220,7 +220,7 @@ def _inspect(
 
 
 def _metadata(archive: Archive, digests: Sequence[str]) -> dict[str, Any]:
-  """Returns a description of an archive that JSON can represent."""
+  """Return a description of an archive that JSON can represent."""
   ranges, start = {}, 0
   for split, group in archive.stored.items():
     ranges[split] = list(range(start, start + len(group)))
@@ -237,7 +237,7 @@ def _metadata(archive: Archive, digests: Sequence[str]) -> dict[str, Any]:
 
 
 def _contents(metadata: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns metadata without group names, which differ in earlier versions."""
+  """Return metadata without group names, which differ in earlier versions."""
   return {key: value for key, value in metadata.items() if key != "stored"}
 
 
@@ -248,7 +248,7 @@ def _write(
   folder: pathlib.Path,
   progress: bool,
 ) -> None:
-  """Writes a dataset to a temporary folder, then moves it into place."""
+  """Write a dataset to a temporary folder, then move it into place."""
   root = folder.parents[2]
   root.mkdir(parents=True, exist_ok=True)
   folder.parent.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,7 @@ import numpy as np
 def stratified(
   labels: Sequence[int], share: float, seed: int
 ) -> tuple[list[int], list[int]]:
-  """Returns positions of a random share of each class, and of the rest."""
+  """Return positions of a random share of each class, and of the rest."""
   rng = np.random.default_rng(seed)
   classes = np.asarray(labels)
   first: list[int] = []
@@ -22,7 +22,7 @@ def stratified(
 
 
 def folds(labels: Sequence[int], num_folds: int) -> dict[str, list[int]]:
-  """Returns `fold_1_train`, `fold_1_test`, …: each image is in one test split."""
+  """Return `fold_1_train`, `fold_1_test`, …: each image is in one test split."""
   rng = np.random.default_rng(0)
   classes = np.asarray(labels)
   fold = np.empty_like(classes)

@@ -71,7 +71,7 @@ class Split(Sequence):
     return hashlib.sha256(json.dumps(description).encode()).hexdigest()
 
   def subset(self, indices: Sequence[int] | np.ndarray) -> "Split":
-    """Returns the images at the given positions, in the given order."""
+    """Return the images at the given positions, in the given order."""
     # NumPy turns an empty list into floats.
     indices = np.asarray(indices, None if len(indices) else np.int64)
     return dataclasses.replace(
@@ -85,7 +85,7 @@ class Split(Sequence):
 def open_split(
   name: str, split: str, data_dir: str | os.PathLike | None = None
 ) -> Split:
-  """Opens a split of a prepared dataset.
+  """Open a split of a prepared dataset.
 
   Args:
     name: One of `DATASETS`. `textures` is prepared if needed.
@@ -147,7 +147,7 @@ def _indices(split: str, splits: dict[str, list[int]], total: int) -> np.ndarray
 
 
 def open_splits(config: ml_collections.ConfigDict) -> tuple[Split, Split]:
-  """Opens the splits to train on and to evaluate on.
+  """Open the splits to train on and to evaluate on.
 
   Args:
     config: The group `dataset` of a run config.
@@ -183,7 +183,7 @@ def _open_test_split(config: ml_collections.ConfigDict) -> Split:
 
 
 def evaluation_split(config: ml_collections.ConfigDict) -> str:
-  """Returns the name of the split to evaluate on.
+  """Return the name of the split to evaluate on.
 
   Args:
     config: The group `dataset` of a run config.

@@ -65,7 +65,7 @@ CLASS_NAMES = tuple(
 
 
 def archive() -> Archive:
-  """Returns all images, each drawn when it is first read."""
+  """Return all images, each drawn when it is first read."""
   stored = {
     split: [Texture(split, index) for index in range(size)]
     for split, size in SIZES.items()
@@ -94,7 +94,7 @@ class Texture:
     return f"{self.split}/{self.index:04}.jpg"
 
   def read(self) -> bytes:
-    """Returns the image as JPEG."""
+    """Return the image as JPEG."""
     return self._encoded
 
   # Read twice: once to check the image, once to store it.
@@ -108,7 +108,7 @@ class Texture:
 
 
 def _cells(label: int, rng: np.random.Generator) -> np.ndarray:
-  """Returns pattern and colour of each cell, `[64, 2]`, or -1 for none."""
+  """Return pattern and colour of each cell, `[64, 2]`, or -1 for none."""
   reverse, pairing = divmod(label, _NUM_PAIRS)
   cells = np.full((_GRID * _GRID, 2), -1)
   halves = [list(h) for h in rng.permuted(np.arange(_GRID**2).reshape(2, -1), axis=1)]
@@ -131,7 +131,7 @@ def _burst(rng: np.random.Generator) -> int:
 
 
 def _draw(cells: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-  """Returns the pixels, uint8 `[64, 64, 3]`."""
+  """Return the pixels, uint8 `[64, 64, 3]`."""
   pattern, colour = cells.T
   phase = rng.integers(4, size=(2, len(cells), 1, 1))
   y, x = np.indices((_CELL, _CELL))[:, None] + phase

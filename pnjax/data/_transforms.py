@@ -42,7 +42,7 @@ def random_flip(image: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def twelve_crops(image: np.ndarray, size: int, resize_side: int) -> np.ndarray:
-  """Returns four corners, the centre and the whole image, then their mirror images.
+  """Return four corners, the centre and the whole image, then their mirror images.
 
   Args:
     image: Image to crop.

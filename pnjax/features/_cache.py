@@ -39,7 +39,7 @@ class FeatureCache:
     key: Mapping[str, Any],
     shape: Sequence[int],
   ):
-    """Opens a cache, and creates it if it does not exist.
+    """Open a cache, and create it if it does not exist.
 
     Args:
       root: Folder of all caches.
@@ -59,7 +59,7 @@ class FeatureCache:
     self._rows = self._read_rows()
 
   def _read_rows(self) -> dict[str, tuple[int, int]]:
-    """Returns the position and checksum of each row, by name."""
+    """Return the position and checksum of each row, by name."""
     path, maps = self.folder / "rows", self.folder / "maps"
     if not path.exists():
       return {}
@@ -79,7 +79,7 @@ class FeatureCache:
     return rows
 
   def missing(self, digests: Iterable[str]) -> list[int]:
-    """Returns the positions of images without a feature map, each image once."""
+    """Return the positions of images without a feature map, each image once."""
     seen = set(self._rows)
     positions = []
     for i, digest in enumerate(digests):
@@ -89,7 +89,7 @@ class FeatureCache:
     return positions
 
   def write(self, batches: Iterable[tuple[Sequence[str], np.ndarray]]) -> None:
-    """Appends feature maps as they come; those before an interruption are kept.
+    """Append feature maps as they come; those before an interruption are kept.
 
     Args:
       batches: Digests of some images, and their feature maps `[b, *shape]`.
@@ -108,7 +108,7 @@ class FeatureCache:
           self._append(maps, rows, digests, values)
 
   def check_space(self, count: int) -> None:
-    """Raises OSError if the feature maps of `count` images do not fit on the disk."""
+    """Raise OSError if the feature maps of `count` images do not fit on the disk."""
     needed, free = count * self._row_bytes, shutil.disk_usage(self.folder).free
     if needed > free:
       raise OSError(
@@ -140,7 +140,7 @@ class FeatureCache:
       self._rows[digests[i]] = len(self._rows), checksums[i]
 
   def read(self, digests: Iterable[str]) -> "CachedFeatureMaps":
-    """Returns the feature maps of some images, which must be in the cache."""
+    """Return the feature maps of some images, which must be in the cache."""
     try:
       rows = [self._rows[digest] for digest in digests]
     except KeyError as error:
@@ -157,7 +157,7 @@ class CachedFeatureMaps(Sequence):
   """Feature maps of some images, read and verified on access."""
 
   def __init__(self, maps: np.memmap, rows: np.ndarray):
-    """Selects feature maps by their positions and checksums, `[n, 2]`."""
+    """Select feature maps by their positions and checksums, `[n, 2]`."""
     self._maps, self._rows = maps, rows
 
   def __len__(self) -> int:

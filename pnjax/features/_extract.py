@@ -28,7 +28,7 @@ def cached_feature_maps(
   root: str | os.PathLike | None = None,
   stage: str | None = None,
 ) -> list[CachedFeatureMaps]:
-  """Returns the feature maps of all images, and extracts those that are not cached.
+  """Return the feature maps of all images, and extract those that are not cached.
 
   A feature map is `[H, W, d]`, or `[P, H, W, d]` for P crops. If it is not the last
   one, it has only the rows and columns that the next stage reads; see `subsample`.
@@ -69,7 +69,7 @@ def feature_maps(
   backbone: pretrained.BackboneSpec,
   split: data.Split,
 ) -> jax.Array:
-  """Returns the last feature maps of a few images, without a cache.
+  """Return the last feature maps of a few images, without a cache.
 
   Args:
     config: Run config.
@@ -98,7 +98,7 @@ def _extract(
   variables: Mapping[str, Any],
   images: jax.Array,
 ) -> jax.Array:
-  """Returns the feature maps of a stage for uint8 images `[..., H, W, 3]`."""
+  """Return the feature maps of a stage for uint8 images `[..., H, W, 3]`."""
   x = backbone.preprocess(images)
   stages: Any = backbone.model.apply(
     variables, x.reshape(-1, *x.shape[-3:]), method="stages"
@@ -113,7 +113,7 @@ def _cache_key(
   backbone: pretrained.BackboneSpec,
   stage: str | None,
 ) -> dict[str, Any]:
-  """Returns everything that feature maps depend on, except the image.
+  """Return everything that feature maps depend on, except the image.
 
   The names of these fields are part of the format of the cache: they stay the same
   when a class or a field of the code is renamed.
@@ -144,7 +144,7 @@ def _shape(
   backbone: pretrained.BackboneSpec,
   extract: Callable[..., jax.Array],
 ) -> tuple[int, ...]:
-  """Returns the shape of the feature map of an image."""
+  """Return the shape of the feature map of an image."""
   size, num_crops = config.dataset.image_size, config.dataset.num_crops
   images = jax.ShapeDtypeStruct((num_crops, size, size, 3), np.uint8)
   shape = jax.eval_shape(extract, backbone.variables, images).shape
@@ -158,7 +158,7 @@ def _extract_batches(
   split: data.Split,
   devices: runtime.Devices,
 ) -> Iterator[tuple[list[str], np.ndarray]]:
-  """Yields digests of images and their feature maps, batch by batch."""
+  """Yield digests of images and their feature maps, batch by batch."""
   step = devices.parallelize(
     lambda variables, batch, psum: ((), extract(variables, batch["image"])),
     donate=False,

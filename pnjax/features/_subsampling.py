@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 def subsample(
   feature_maps: Float[Array, "*batch H W d"], stride: int
 ) -> Float[Array, "*batch h w d"]:
-  """Keeps every `stride`-th row and column."""
+  """Keep every `stride`-th row and column."""
   return feature_maps[..., ::stride, ::stride, :]
 
 
 def upsample(
   feature_maps: Float[Array, "*batch h w d"], stride: int
 ) -> Float[Array, "*batch H W d"]:
-  """Puts zeros between the rows and columns that `subsample` kept."""
+  """Put zeros between the rows and columns that `subsample` kept."""
   between = (0, 0, stride - 1)
   edges = [(0, 0, 0)] * (feature_maps.ndim - 3) + [between, between, (0, 0, 0)]
   return lax.pad(feature_maps, jnp.zeros((), feature_maps.dtype), edges)

@@ -33,7 +33,7 @@ class AlexNet(_backbone.Backbone):
   dtype: DTypeLike = jnp.float32
 
   def setup(self):
-    """Declares the convolutions and the fully connected layers."""
+    """Declare the convolutions and the fully connected layers."""
     self.conv1 = Conv(64, 11, 4, 2, use_bias=True, dtype=self.dtype)
     self.conv2 = Conv(192, 5, 1, 2, use_bias=True, dtype=self.dtype)
     self.conv3 = Conv(384, 3, 1, 1, use_bias=True, dtype=self.dtype)
@@ -45,7 +45,7 @@ class AlexNet(_backbone.Backbone):
       self.fc8 = nn.Dense(self.num_classes, dtype=jnp.float32)
 
   def stage_functions(self, train: bool) -> dict[str, Callable[[jax.Array], jax.Array]]:
-    """Returns the functions of `conv1` to `conv5`, rectified and pooled."""
+    """Return the functions of `conv1` to `conv5`, rectified and pooled."""
     del train  # AlexNet has no batch norm.
 
     def stage(conv, pool, x):
@@ -58,13 +58,13 @@ class AlexNet(_backbone.Backbone):
     }
 
   def trainable_choices(self) -> dict[str, _backbone.TrainableLayers]:
-    """Returns the choice of the paper: the last two convolutions."""
+    """Return the choice of the paper: the last two convolutions."""
     return {
       "last_two_convs": _backbone.TrainableLayers(("conv4", "conv5"), after="conv3")
     }
 
   def classify(self, features: jax.Array) -> jax.Array:
-    """Returns the logits of the last feature map, without dropout."""
+    """Return the logits of the last feature map, without dropout."""
     if features.shape[1:3] != (6, 6):
       raise ValueError(
         f"The feature map has shape {features.shape}, expected [B, 6, 6, 256]: the "

@@ -37,7 +37,7 @@ class Backbone(nn.Module):
   def __call__(
     self, x: Float[Array, "B H W 3"], train: bool = False
   ) -> Float[Array, "B h w d"]:
-    """Returns the last feature map."""
+    """Return the last feature map."""
     *_, features = self.stages(x, train).values()
     if self.is_initializing() and self._has_classifier():
       self.classify(features)  # Lets `init` create the classifier as well.
@@ -46,7 +46,7 @@ class Backbone(nn.Module):
   def logits(
     self, x: Float[Array, "B H W 3"], train: bool = False
   ) -> Float[Array, "B num_classes"]:
-    """Returns logits in float32."""
+    """Return logits in float32."""
     if not self._has_classifier():
       raise ValueError("This network has no classifier: `num_classes` is None.")
     return self.classify(self(x, train))
@@ -54,7 +54,7 @@ class Backbone(nn.Module):
   def stages(
     self, x: jax.Array, train: bool = False, after: str | None = None
   ) -> dict[str, jax.Array]:
-    """Returns the feature maps of all stages, in order.
+    """Return the feature maps of all stages, in order.
 
     Args:
       x: Images `[B, H, W, 3]`, or the feature map of a stage.
@@ -75,22 +75,22 @@ class Backbone(nn.Module):
     return feature_maps
 
   def stage_functions(self, train: bool) -> dict[str, Callable[[jax.Array], jax.Array]]:
-    """Returns the functions that compute the stages, by name and in order."""
+    """Return the functions that compute the stages, by name and in order."""
     raise NotImplementedError
 
   def stride_after(self, stage: str) -> int:
-    """Returns the stride at which the next stage reads the feature map of a stage."""
+    """Return the stride at which the next stage reads the feature map of a stage."""
     del stage
     return 1
 
   def trainable_choices(self) -> dict[str, TrainableLayers]:
-    """Returns the values of `train.trainable` between "all" and "none"."""
+    """Return the values of `train.trainable` between "all" and "none"."""
     return {}
 
   def classify(
     self, features: Float[Array, "B h w d"]
   ) -> Float[Array, "B num_classes"]:
-    """Returns the logits of the last feature map."""
+    """Return the logits of the last feature map."""
     raise NotImplementedError
 
   def _has_classifier(self) -> bool:

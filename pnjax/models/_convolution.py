@@ -71,7 +71,7 @@ def _cpu_gradients(x, w, g, stride, padding):
 
 
 def _products(x, w, g, stride, padding):
-  """Returns the gradient of the weights, one product per entry of the kernel."""
+  """Return the gradient of the weights, one product per entry of the kernel."""
   size, _, channels, features = w.shape
   x = jnp.pad(x, [(0, 0), (padding, padding), (padding, padding), (0, 0)])
   # Transpose once, rather than in each product.

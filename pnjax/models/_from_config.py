@@ -38,7 +38,7 @@ def image_classifier_from_config(
   num_classes: int,
   suggested: Mapping[str, float],
 ) -> ImageClassifier:
-  """Returns the network of a config.
+  """Return the network of a config.
 
   Args:
     config: Run config.
@@ -57,7 +57,7 @@ def image_classifier_from_config(
 def pooling_from_config(
   config: ml_collections.ConfigDict, suggested: Mapping[str, float]
 ) -> nn.Module:
-  """Returns the pooling layer of a config.
+  """Return the pooling layer of a config.
 
   Args:
     config: Run config.
@@ -76,7 +76,7 @@ def pooling_from_config(
 
 
 def check_pooling(config: ml_collections.ConfigDict) -> None:
-  """Raises ValueError if the fields of the pooling contradict each other."""
+  """Raise ValueError if the fields of the pooling contradict each other."""
   pooling = config.pooling
   if pooling.order not in (1, 2):
     raise ValueError(f"pooling.order is {pooling.order}, expected 1 or 2.")
@@ -101,7 +101,7 @@ def check_pooling(config: ml_collections.ConfigDict) -> None:
 
 
 def missing_parameters(config: ml_collections.ConfigDict) -> list[str]:
-  """Returns the names of the pooling fields that features have to suggest."""
+  """Return the names of the pooling fields that features have to suggest."""
   pooling = config.pooling
   names = []
   norm = ops.POWER_NORMS.get(pooling.power_norm)
@@ -151,7 +151,7 @@ def _suggest(
 
 
 def check_image_size(config: ml_collections.ConfigDict, backbone: nn.Module) -> None:
-  """Raises ValueError if images are too small for the backbone."""
+  """Raise ValueError if images are too small for the backbone."""
   size = config.dataset.image_size
   if size < 1:
     raise ValueError(f"dataset.image_size is {size}, expected 1 or more.")

@@ -33,14 +33,14 @@ class ImageClassifier(nn.Module):
   normalize: bool = False
 
   def setup(self):
-    """Declares the classifier."""
+    """Declare the classifier."""
     # It starts at zero: its input is new, and can have millions of entries.
     self.classifier = nn.Dense(self.num_classes, kernel_init=nn.initializers.zeros)
 
   def __call__(
     self, x: Float[Array, "B *P H W 3"], train: bool = False
   ) -> Float[Array, "B num_classes"]:
-    """Returns logits in float32."""
+    """Return logits in float32."""
     return self.from_features(self.features(x, train))
 
   def from_features(
@@ -49,7 +49,7 @@ class ImageClassifier(nn.Module):
     train: bool = False,
     after: str | None = None,
   ) -> Float[Array, "B num_classes"]:
-    """Returns the logits of feature maps.
+    """Return the logits of feature maps.
 
     `init(..., method="from_features")` creates the variables of the pooling and the
     classifier alone, under the names that they have in the whole network.
@@ -69,13 +69,13 @@ class ImageClassifier(nn.Module):
   def pooled(
     self, x: Float[Array, "B *P H W 3"], train: bool = False
   ) -> Float[Array, "B D"]:
-    """Returns the pooled vectors of images: the input of the classifier."""
+    """Return the pooled vectors of images: the input of the classifier."""
     return self.pool(self.features(x, train))
 
   def features(
     self, x: Float[Array, "B *P H W 3"], train: bool = False
   ) -> Float[Array, "B *P h w d"]:
-    """Returns the feature maps of the backbone."""
+    """Return the feature maps of the backbone."""
     if x.ndim not in (4, 5) or x.shape[-1] != 3:
       raise ValueError(
         f"`x` has shape {x.shape}, expected images [B, H, W, 3] or patches "
@@ -85,6 +85,6 @@ class ImageClassifier(nn.Module):
     return feature_maps.reshape(*x.shape[:-3], *feature_maps.shape[1:])
 
   def pool(self, features: Float[Array, "B *P h w d"]) -> Float[Array, "B D"]:
-    """Returns the pooled vectors of feature maps."""
+    """Return the pooled vectors of feature maps."""
     vectors = self.pooling(features)
     return ops.l2_normalize(vectors) if self.normalize else vectors

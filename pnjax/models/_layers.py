@@ -36,7 +36,7 @@ class Conv(nn.Module):
     scale: jax.Array | None = None,
     shift: jax.Array | None = None,
   ) -> jax.Array:
-    """Returns `scale * conv(x) + shift`, with one scale and shift per channel."""
+    """Return `scale * conv(x) + shift`, with one scale and shift per channel."""
     shape = (self.kernel_size, self.kernel_size, x.shape[-1], self.features)
     init = nn.initializers.variance_scaling(2.0, "fan_out", "truncated_normal")
     kernel = self.param("kernel", init, shape)
@@ -70,7 +70,7 @@ class BatchNorm(nn.Module):
   dtype: DTypeLike = jnp.float32
 
   def setup(self):
-    """Declares the parameters and the running statistics."""
+    """Declare the parameters and the running statistics."""
     shape = (self.features,)
     self.scale = self.param("scale", nn.initializers.ones, shape)
     self.bias = self.param("bias", nn.initializers.zeros, shape)
@@ -78,12 +78,12 @@ class BatchNorm(nn.Module):
     self.var = self.variable("batch_stats", "var", jnp.ones, shape)
 
   def affine(self) -> tuple[jax.Array, jax.Array]:
-    """Returns the scale and shift that the running statistics amount to."""
+    """Return the scale and shift that the running statistics amount to."""
     scale = self.scale * lax.rsqrt(self.var.value + self.epsilon)
     return scale, self.bias - self.mean.value * scale
 
   def __call__(self, x: jax.Array) -> jax.Array:
-    """Normalizes by the statistics of the batch, and updates the running ones."""
+    """Normalize by the statistics of the batch, and update the running ones."""
     x = x.astype(jnp.float32)
     mean = self._average(x)
     centered = x - per_channel(mean)
@@ -124,5 +124,5 @@ def conv_norm(
 
 
 def per_channel(v: jax.Array) -> jax.Array:
-  """Returns a vector `[C]` as `[1, 1, 1, C]`."""
+  """Return a vector `[C]` as `[1, 1, 1, C]`."""
   return v.reshape(1, 1, 1, -1)

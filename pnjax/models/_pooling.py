@@ -94,7 +94,7 @@ class Pooling(nn.Module):
     return self.norm is not None and self.norm.needs_nonnegative
 
   def _form(self, name: str) -> Callable[..., jax.Array]:
-    """Returns a form of the Power Normalization, which must have it."""
+    """Return a form of the Power Normalization, which must have it."""
     form = getattr(self.norm, name)
     if form is None:
       raise ValueError(
@@ -103,7 +103,7 @@ class Pooling(nn.Module):
     return form
 
   def _power_norm_parameter(self) -> jax.Array | float | int:
-    """Returns the parameter of the Power Normalization, learned or constant."""
+    """Return the parameter of the Power Normalization, learned or constant."""
     norm = self.norm
     assert norm is not None
     value = getattr(self, norm.parameter)
@@ -115,7 +115,7 @@ class Pooling(nn.Module):
     )
 
   def _features(self, x: jax.Array) -> jax.Array:
-    """Returns rectified features in float32 or better, in the shape of `x`."""
+    """Return rectified features in float32 or better, in the shape of `x`."""
     if x.ndim not in (3, 4, 5):
       raise ValueError(
         f"`x` has shape {x.shape}, expected a feature map [B, H, W, d], patches "
@@ -145,5 +145,5 @@ class FirstOrderPooling(Pooling):
 
 
 def at_least_float32(x: jax.Array) -> jax.Array:
-  """Returns half precision as float32."""
+  """Return half precision as float32."""
   return x if x.dtype == jnp.float64 else x.astype(jnp.float32)

@@ -59,7 +59,7 @@ class ResNet(_backbone.Backbone):
   dtype: DTypeLike = jnp.float32
 
   def setup(self):
-    """Declares the stem, the stages and the classifier."""
+    """Declare the stem, the stages and the classifier."""
     if self.variant not in _VARIANTS:
       raise ValueError(
         f"`variant` is {self.variant!r}, expected one of {', '.join(_VARIANTS)}."
@@ -89,7 +89,7 @@ class ResNet(_backbone.Backbone):
       self.fc = nn.Dense(self.num_classes, dtype=jnp.float32)
 
   def stage_functions(self, train: bool) -> dict[str, Callable[[jax.Array], jax.Array]]:
-    """Returns the functions of `stem`, `layer1`, ..., in this order."""
+    """Return the functions of `stem`, `layer1`, ..., in this order."""
     batch_statistics = train and self.batch_statistics
 
     def stem(x):
@@ -102,7 +102,7 @@ class ResNet(_backbone.Backbone):
     }
 
   def stride_after(self, stage: str) -> int:
-    """Returns the stride at which the next stage reads the feature map of a stage."""
+    """Return the stride at which the next stage reads the feature map of a stage."""
     names = ["stem", *(f"layer{i + 1}" for i in range(len(self.stage_sizes)))]
     # In v1 every convolution that reads the feature map, including the shortcut, is
     # 1×1 and strided.
@@ -111,7 +111,7 @@ class ResNet(_backbone.Backbone):
     return self._stride(names.index(stage))
 
   def trainable_choices(self) -> dict[str, _backbone.TrainableLayers]:
-    """Returns the last stage, or only its last two convolutions."""
+    """Return the last stage, or only its last two convolutions."""
     last = len(self.stage_sizes)
     block = f"layer{last}.block{self.stage_sizes[-1] - 1}"
     convs = tuple(f"{block}.{name}" for name in ("conv2", "bn2", "conv3", "bn3"))
@@ -124,7 +124,7 @@ class ResNet(_backbone.Backbone):
     return 1 if stage == 0 else 2
 
   def classify(self, features: jax.Array) -> jax.Array:
-    """Returns the logits of the last feature map: its average and a dense layer."""
+    """Return the logits of the last feature map: its average and a dense layer."""
     return self.fc(jnp.mean(features.astype(jnp.float32), axis=(1, 2)))
 
 
@@ -151,7 +151,7 @@ class Stage(nn.Module):
 
   @nn.compact
   def __call__(self, x: jax.Array, batch_statistics: bool) -> jax.Array:
-    """Applies the blocks."""
+    """Apply the blocks."""
     for i in range(self.num_blocks):
       stride = self.stride if i == 0 else 1
       x = self.block(self.width, stride, name=f"block{i}")(x, batch_statistics)
@@ -169,7 +169,7 @@ class Bottleneck(nn.Module):
 
   @nn.compact
   def __call__(self, x: jax.Array, batch_statistics: bool) -> jax.Array:
-    """Returns the rectified sum of both branches."""
+    """Return the rectified sum of both branches."""
 
     def layer(suffix, x, features, kernel_size, stride=1, padding=0):
       conv = self.conv(features, kernel_size, stride, padding, name=f"conv{suffix}")

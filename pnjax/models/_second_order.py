@@ -91,7 +91,7 @@ class SecondOrderPooling(Pooling):
     return ops.triu_vectorize(psi) if self.triangle else psi
 
   def _augmented_features(self, x: jax.Array) -> jax.Array:
-    """Returns the features φ̄ of all positions, `[B, N, d']`."""
+    """Return the features φ̄ of all positions, `[B, N, d']`."""
     if self.reduction is not None:
       x = at_least_float32(x)
       x = nn.Dense(self.reduction, False, x.dtype, name="reduction")(x)
@@ -148,7 +148,7 @@ class SecondOrderPooling(Pooling):
     return self.param(name, nn.initializers.constant(value), ())
 
   def _coordinates(self, x: jax.Array) -> jax.Array | None:
-    """Returns the codes of all positions, `[N, 2Z]`, repeated for each patch."""
+    """Return the codes of all positions, `[N, 2Z]`, repeated for each patch."""
     if self.num_pivots == 0:
       return None
     height, width = x.shape[-3:-1] if x.ndim > 3 else self._grid_of(x)
@@ -159,7 +159,7 @@ class SecondOrderPooling(Pooling):
     return jnp.tile(coordinates, (patches, 1))
 
   def _grid_of(self, tokens: jax.Array) -> tuple[int, int]:
-    """Returns the height and width of the grid that tokens come from."""
+    """Return the height and width of the grid that tokens come from."""
     if self.grid is None:
       raise ValueError(
         f"`x` has shape {tokens.shape}: tokens have no coordinates of their own. Give "
@@ -193,7 +193,7 @@ class SecondOrderPooling(Pooling):
     return psi
 
   def _forms(self, phi: jax.Array) -> jax.Array:
-    """Returns the quadratic forms of Ψ along learned directions, `[B, R]`."""
+    """Return the quadratic forms of Ψ along learned directions, `[B, R]`."""
     directions = self.param(
       "directions", nn.initializers.lecun_normal(), (phi.shape[-1], self.rank)
     )
@@ -218,7 +218,7 @@ class SecondOrderPooling(Pooling):
 
 
 def _into_unit_interval(beta: jax.Array | float) -> jax.Array | float:
-  """Returns β clipped to the interval from 0 to 1, with the derivative of β itself.
+  """Return β clipped to the interval from 0 to 1, with the derivative of β itself.
 
   The derivative of the clipped number is zero outside of the interval, from where a
   learned β would never return.

@@ -12,7 +12,7 @@ from pnjax.models._backbone import Backbone
 def trainable_parameters(
   paths: Iterable[str], backbone: Backbone, trainable: str
 ) -> dict[str, bool]:
-  """Returns for every parameter whether it trains.
+  """Return for every parameter whether it trains.
 
   Args:
     paths: Paths of the parameters of an `ImageClassifier`, such as
@@ -35,7 +35,7 @@ def trainable_parameters(
 
 
 def last_frozen_stage(backbone: Backbone, trainable: str) -> str | None:
-  """Returns the stage up to which a backbone is frozen; None if that is the last one.
+  """Return the stage up to which a backbone is frozen; None if that is the last one.
 
   Args:
     backbone: The backbone.
@@ -59,7 +59,7 @@ def join_variables(
   frozen: Mapping[str, Any],
   batch_stats: Mapping[str, Any],
 ) -> dict[str, Any]:
-  """Returns the variables of a network from its parts.
+  """Return the variables of a network from its parts.
 
   Args:
     trainable: Trainable parameters by their paths.

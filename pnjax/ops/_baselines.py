@@ -1,12 +1,14 @@
-"""Normalizations of the literature to compare Power Normalizations with.
+"""Normalizations from the literature, as baselines for Power Normalizations.
 
 MPN-COV is `spectral_gamma` with γ = ½.
 """
 
-import jax
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from jax import lax
 import jax.numpy as jnp
-from jax.typing import ArrayLike
 
 from pnjax.ops import _checks
 from pnjax.ops import _elementwise
@@ -16,15 +18,21 @@ from pnjax.ops import _spectral
 from pnjax.ops import _spectrum
 from pnjax.ops._linalg import matmul
 
+if TYPE_CHECKING:
+  from jax import Array
+  from jax.typing import ArrayLike
+  from jaxtyping import Float
+  from jaxtyping import ScalarLike
 
-def signed_sqrt(x: ArrayLike) -> jax.Array:
-  """Signed square root sign(x) √|x| of every entry; derivative 0 at 0.
+
+def signed_sqrt(x: Float[ArrayLike, "*shape"]) -> Float[Array, "*shape"]:
+  """Element-wise signed square root sign(x) √|x|, with derivative 0 at 0.
 
   Args:
-    x: an array of any shape.
+    x: Array of any shape.
 
   Returns:
-    An array of the shape of `x`.
+    Signed square roots of the entries of `x`.
 
   References:
     Lin, RoyChowdhury and Maji, Bilinear CNN Models for Fine-grained Visual
@@ -36,36 +44,40 @@ def signed_sqrt(x: ArrayLike) -> jax.Array:
   return (jnp.sign(z) * root).astype(x.dtype)
 
 
-def l2_normalize(x: ArrayLike, axis: int | tuple[int, ...] = -1) -> jax.Array:
-  """Scales to unit length, x / ‖x‖; zero stays zero, with derivative 0.
+def l2_normalize(
+  x: Float[ArrayLike, "*shape"], axis: int | tuple[int, ...] = -1
+) -> Float[Array, "*shape"]:
+  """Scale to unit length, x / ‖x‖; zero stays zero, with derivative 0.
 
   Args:
-    x: an array of any shape.
-    axis: axis or axes that the length is taken over.
+    x: Array of any shape.
+    axis: Axis or axes over which the length is computed.
 
   Returns:
-    An array of the shape of `x`.
+    Scaled array.
   """
   x = _checks.as_floating("x", x)
   z = _checks.upcast(x)
   largest = jnp.max(jnp.abs(z), axis=axis, keepdims=True)
-  zero = largest == 0  # Not so for NaN, which is to stay one.
-  # Squares would leave float32 beyond 1e±19; the largest entry is made 1 first.
+  zero = largest == 0  # False for NaN, which must propagate.
+  # Squares leave the range of float32 beyond 1e±19, so scale the largest entry to 1.
   z = z / lax.stop_gradient(jnp.where(zero, 1, largest))
   squares = jnp.sum(jnp.square(z), axis=axis, keepdims=True)
   length = jnp.sqrt(jnp.where(zero, 1, squares))
   return jnp.where(zero, 0, z / length).astype(x.dtype)
 
 
-def matrix_log(m: ArrayLike, lam: ArrayLike) -> jax.Array:
-  """Matrix logarithm log(M + λI), of the log-Euclidean metric.
+def matrix_log(
+  m: Float[ArrayLike, "*batch d d"], lam: ScalarLike
+) -> Float[Array, "*batch d d"]:
+  """Matrix logarithm log(M + λI) of the log-Euclidean metric.
 
   Args:
-    m: symmetric positive semi-definite matrices `[..., d, d]`.
-    lam: λ >= 0, which keeps eigenvalues of zero from −∞.
+    m: Symmetric positive semi-definite matrices.
+    lam: Constant λ >= 0, which keeps the logarithm of zero eigenvalues finite.
 
   Returns:
-    Matrices `[..., d, d]`.
+    Matrix logarithms.
 
   References:
     Arsigny et al., Log-Euclidean Metrics for Fast and Simple Calculus on
@@ -77,19 +89,21 @@ def matrix_log(m: ArrayLike, lam: ArrayLike) -> jax.Array:
   return _spectral.matrix_function(_spectrum.LOG, x, lam).astype(m.dtype)
 
 
-def newton_schulz_sqrt(m: ArrayLike, iterations: int = 5) -> jax.Array:
+def newton_schulz_sqrt(
+  m: Float[ArrayLike, "*batch d d"], iterations: int = 5
+) -> Float[Array, "*batch d d"]:
   """Approximate matrix square root by Newton–Schulz iterations (iSQRT-COV).
 
   The matrix is divided by its trace before the coupled iteration, and the
-  result multiplied by the root of the trace. Small eigenvalues need many
-  iterations; `spectral_gamma` with γ = ½ is exact.
+  result is multiplied by the square root of the trace. Small eigenvalues need
+  many iterations; `spectral_gamma` with γ = ½ is exact.
 
   Args:
-    m: symmetric positive semi-definite matrices `[..., d, d]`.
-    iterations: number of iterations, 5 in the paper of iSQRT-COV.
+    m: Symmetric positive semi-definite matrices.
+    iterations: Number of iterations, 5 in the iSQRT-COV paper.
 
   Returns:
-    Matrices `[..., d, d]`.
+    Approximate matrix square roots.
 
   References:
     Li et al., Towards Faster Training of Global Covariance Pooling Networks by

@@ -1,34 +1,44 @@
-"""From feature vectors to their co-occurrence matrix.
+"""Feature vectors and their co-occurrence matrices.
 
 Secs. 3.3 and 4.1, Eqs. 4 and 10 of the paper.
 """
 
-import math
+from __future__ import annotations
 
-import jax
+import math
+from typing import TYPE_CHECKING
+from typing import Any
+
 import jax.numpy as jnp
-from jax.typing import ArrayLike
 import numpy as np
 
 from pnjax.ops import _checks
 from pnjax.ops import _linalg
 
+if TYPE_CHECKING:
+  from jax import Array
+  from jax.typing import ArrayLike
+  from jaxtyping import Float
+  from jaxtyping import ScalarLike
 
-def beta_center(phi: ArrayLike, beta: ArrayLike) -> jax.Array:
-  """β-centered features φ − βμ, μ their mean (Sec. 4.1).
 
-  Values below the mean then are evidence of absence. Element-wise Gamma and
-  MaxExp do not take the negative co-occurrences that follow.
+def beta_center(
+  phi: Float[ArrayLike, "*batch N d"], beta: ScalarLike
+) -> Float[Array, "*batch N d"]:
+  """β-centered features φ − βμ, where μ is their mean (Sec. 4.1).
+
+  Values below the mean become evidence of absence. Element-wise Gamma and MaxExp
+  do not accept the negative co-occurrences that result.
 
   >>> beta_center(jnp.array([[0.0, 4.0], [2.0, 4.0]]), beta=0.5).tolist()
   [[-0.5, 2.0], [1.5, 2.0]]
 
   Args:
-    phi: features `[..., N, d]`.
-    beta: β from 0 (as they are) to 1 (zero mean).
+    phi: Feature vectors.
+    beta: Centering β from 0 (unchanged) to 1 (zero mean).
 
   Returns:
-    Features `[..., N, d]`.
+    Centered feature vectors.
   """
   phi = _checks.as_features("phi", phi)
   x = _checks.upcast(phi)
@@ -36,19 +46,21 @@ def beta_center(phi: ArrayLike, beta: ArrayLike) -> jax.Array:
   return (x - beta * jnp.mean(x, axis=-2, keepdims=True)).astype(phi.dtype)
 
 
-def append_coordinates(phi: ArrayLike, coords: ArrayLike) -> jax.Array:
+def append_coordinates(
+  phi: Float[ArrayLike, "*batch N d"], coords: Float[ArrayLike, "*#batch N k"]
+) -> Float[Array, "*batch N d+k"]:
   """Augmented features φ̄ = [φ; c] (Sec. 4.1).
 
   >>> append_coordinates(jnp.ones((8, 49, 2048)), jnp.ones((49, 10))).shape
   (8, 49, 2058)
 
   Args:
-    phi: features `[..., N, d]`.
-    coords: codes of the positions, `[N, k]` or with batch axes that broadcast
-      against those of `phi`; see `spatial_coordinates`.
+    phi: Feature vectors.
+    coords: Encoded positions, see `spatial_coordinates`. Batch axes may be absent
+      and broadcast against those of `phi`.
 
   Returns:
-    Features `[..., N, d + k]`.
+    Augmented feature vectors.
   """
   phi = _checks.as_features("phi", phi)
   coords = _checks.as_features("coords", coords)
@@ -67,24 +79,24 @@ def append_coordinates(phi: ArrayLike, coords: ArrayLike) -> jax.Array:
   return jnp.concatenate([phi, coords.astype(phi.dtype)], axis=-1)
 
 
-def cooccurrence(phi: ArrayLike) -> jax.Array:
+def cooccurrence(phi: Float[ArrayLike, "*batch N d"]) -> Float[Array, "*batch d d"]:
   """Co-occurrence matrix M = 1/N Σₙ φₙφₙᵀ (Eq. 10).
 
   >>> cooccurrence(jnp.array([[1.0, 0.0], [1.0, 1.0]])).tolist()
   [[1.0, 0.5], [0.5, 0.5]]
 
   Args:
-    phi: features `[..., N, d]`.
+    phi: Feature vectors.
 
   Returns:
-    Symmetric positive semi-definite matrices `[..., d, d]`, of rank N at most.
+    Symmetric positive semi-definite matrices of rank at most N.
   """
   phi = _checks.as_features("phi", phi)
   x = _checks.upcast(phi)
   return (_linalg.self_product(x) / x.shape[-2]).astype(phi.dtype)
 
 
-def tensor_feature_map(phi: ArrayLike, order: int) -> jax.Array:
+def tensor_feature_map(phi: Float[ArrayLike, "*batch N d"], order: int) -> Array:
   """Mean r-th order tensor Ψ = 1/N Σₙ φₙ ⊗ ... ⊗ φₙ (Prop. 2, Eq. 4).
 
   ⟨Ψ(A), Ψ(B)⟩ is the mean of ⟨a, b⟩ʳ over all pairs of vectors. Order 1 is the
@@ -94,8 +106,8 @@ def tensor_feature_map(phi: ArrayLike, order: int) -> jax.Array:
   (8, 8, 8)
 
   Args:
-    phi: features `[..., N, d]`.
-    order: r >= 1.
+    phi: Feature vectors.
+    order: Order r >= 1.
 
   Returns:
     Tensors `[..., d, ..., d]` with r axes of length d.
@@ -112,8 +124,10 @@ def tensor_feature_map(phi: ArrayLike, order: int) -> jax.Array:
   return psi.reshape(*batch, *[dim] * order).astype(phi.dtype)
 
 
-def triu_vectorize(m: ArrayLike) -> jax.Array:
-  """Upper triangle as a vector, entries off the diagonal times √2.
+def triu_vectorize(
+  m: Float[ArrayLike, "*batch d d"],
+) -> Float[Array, "*batch d*(d+1)//2"]:
+  """Upper triangle as a vector, with off-diagonal entries multiplied by √2.
 
   For symmetric A and B, ⟨triu_vectorize(A), triu_vectorize(B)⟩ = ⟨A, B⟩: half
   the length, and the same kernel.
@@ -122,10 +136,10 @@ def triu_vectorize(m: ArrayLike) -> jax.Array:
   [1.0, 2.83, 3.0]
 
   Args:
-    m: symmetric matrices `[..., d, d]`.
+    m: Symmetric matrices.
 
   Returns:
-    Vectors `[..., d(d + 1)/2]`, in the order of `numpy.triu_indices`.
+    Vectors in the order of `numpy.triu_indices`.
   """
   m = _checks.as_square("m", m)
   x = _checks.upcast(m)
@@ -135,21 +149,21 @@ def triu_vectorize(m: ArrayLike) -> jax.Array:
   return v.astype(m.dtype)
 
 
-def triu_unvectorize(v: ArrayLike) -> jax.Array:
-  """Symmetric matrices from `triu_vectorize`: its inverse.
+def triu_unvectorize(v: Float[ArrayLike, "*batch l"]) -> Float[Array, "*batch d d"]:
+  """Inverse of `triu_vectorize`.
 
   Args:
-    v: vectors `[..., d(d + 1)/2]`.
+    v: Vectors of length d(d + 1)/2.
 
   Returns:
-    Symmetric matrices `[..., d, d]`.
+    Symmetric matrices.
   """
   v = _checks.as_floating("v", v)
   length = v.shape[-1] if v.ndim else 0
   dim = (math.isqrt(8 * length + 1) - 1) // 2
   if dim < 1 or dim * (dim + 1) // 2 != length:
     raise ValueError(
-      f"`v` has shape {v.shape}, expected [..., d(d + 1)/2] for a whole "
+      f"`v` has shape {v.shape}, expected [..., d(d + 1)/2] for an integer "
       f"d >= 1; the nearest is d = {max(dim, 1)}, length "
       f"{max(dim, 1) * (max(dim, 1) + 1) // 2}."
     )
@@ -161,9 +175,9 @@ def triu_unvectorize(v: ArrayLike) -> jax.Array:
   return (upper + jnp.triu(upper, 1).mT).astype(v.dtype)
 
 
-# What XLA need not check about `_triu_positions`; makes the derivative, which
-# scatters, several times faster.
-_UNCHECKED = {
+# Properties of `_triu_positions` that XLA need not check: they make the derivative,
+# a scatter, several times faster.
+_UNCHECKED: dict[str, Any] = {
   "mode": "promise_in_bounds",
   "unique_indices": True,
   "indices_are_sorted": True,
@@ -175,6 +189,6 @@ def _triu_positions(dim: int) -> np.ndarray:
   return np.ravel_multi_index(np.triu_indices(dim), (dim, dim)).astype(np.int32)
 
 
-def _off_diagonal_times(factor: float, m: jax.Array) -> jax.Array:
+def _off_diagonal_times(factor: float, m: Array) -> Array:
   diagonal = jnp.eye(m.shape[-1], dtype=bool)
   return m * jnp.broadcast_to(jnp.where(diagonal, 1.0, factor), m.shape).astype(m.dtype)

@@ -1,30 +1,41 @@
 """Element-wise Power Normalizations: Table 1, Eqs. 11, 14, 15 and 16."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import jax
 import jax.numpy as jnp
-from jax.typing import ArrayLike
 
 from pnjax.ops import _checks
 from pnjax.ops import _scaling
 
+if TYPE_CHECKING:
+  from jax import Array
+  from jax.typing import ArrayLike
+  from jaxtyping import Float
+  from jaxtyping import ScalarLike
 
-def gamma(m: ArrayLike, power: ArrayLike, lam: ArrayLike = 1e-6) -> jax.Array:
-  """Gamma: (λ + M)^γ of every entry (Eq. 11).
 
-  Its slope at zero is γλ^(γ−1): large for the small λ that keeps rare features
-  alive. `asinhe` is the well-behaved alternative. Entries with λ + M <= 0, which
-  β-centering makes, have no real power; they give 0 with derivative 0.
+def gamma(
+  m: Float[ArrayLike, "*shape"], power: ScalarLike, lam: ScalarLike = 1e-6
+) -> Float[Array, "*shape"]:
+  """Element-wise Gamma, (λ + M)^γ (Eq. 11).
+
+  The slope at zero is γλ^(γ−1), large for the small λ that keeps rare features
+  alive; `asinhe` is the well-behaved alternative. Entries with λ + M <= 0, which
+  β-centering produces, have no real power and give 0 with derivative 0.
 
   >>> gamma(jnp.array([0.0, 0.25, 1.0]), power=0.5, lam=0.0).tolist()
   [0.0, 0.5, 1.0]
 
   Args:
-    m: non-negative entries, of any shape: co-occurrence matrices or vectors.
-    power: γ > 0, usually up to 1.
-    lam: λ >= 0.
+    m: Non-negative co-occurrence matrices or mean vectors.
+    power: Exponent γ > 0, usually at most 1.
+    lam: Constant λ >= 0 added to every entry.
 
   Returns:
-    An array of the shape of `m`.
+    Normalized entries.
   """
   m = _checks.as_floating("m", m)
   x = _checks.upcast(m)
@@ -33,22 +44,24 @@ def gamma(m: ArrayLike, power: ArrayLike, lam: ArrayLike = 1e-6) -> jax.Array:
   return positive_power(lam + x, power).astype(m.dtype)
 
 
-def maxexp(m: ArrayLike, eta: ArrayLike, lam: ArrayLike = 1e-6) -> jax.Array:
-  """MaxExp: 1 − (1 − M/(tr M + λ))^η of every entry (Eq. 14).
+def maxexp(
+  m: Float[ArrayLike, "*batch d d"], eta: ScalarLike, lam: ScalarLike = 1e-6
+) -> Float[Array, "*batch d d"]:
+  """Element-wise MaxExp, 1 − (1 − M/(tr M + λ))^η (Eq. 14).
 
-  The probability of at least one co-occurrence in η trials. Meant for
+  The probability of at least one co-occurrence in η trials. Intended for
   non-negative entries; use `sigme` after β-centering.
 
   >>> maxexp(jnp.array([[0.5, 0.1], [0.1, 0.5]]), eta=10).tolist()
   [[0.999, 0.651], [0.651, 0.999]]
 
   Args:
-    m: co-occurrence matrices `[..., d, d]`.
-    eta: η > 0, at least 1 in the paper and about the number of vectors N.
-    lam: λ >= 0.
+    m: Non-negative co-occurrence matrices.
+    eta: Exponent η > 0, at least 1 in the paper and about the number of vectors N.
+    lam: Constant λ >= 0 added to the trace.
 
   Returns:
-    Matrices `[..., d, d]` with entries from 0 to 1.
+    Matrices with entries from 0 to 1.
   """
   m = _checks.as_square("m", m)
   x = _checks.upcast(m)
@@ -56,20 +69,22 @@ def maxexp(m: ArrayLike, eta: ArrayLike, lam: ArrayLike = 1e-6) -> jax.Array:
   return maxexp_of_probability(_scaling.trace_normalize(x, lam), eta).astype(m.dtype)
 
 
-def asinhe(m: ArrayLike, gamma_prime: ArrayLike) -> jax.Array:
-  """AsinhE: arcsinh(γ'M) of every entry (Eq. 16).
+def asinhe(
+  m: Float[ArrayLike, "*shape"], gamma_prime: ScalarLike
+) -> Float[Array, "*shape"]:
+  """Element-wise AsinhE, arcsinh(γ'M) (Eq. 16).
 
-  Gamma's surrogate: logarithmic for large entries, linear around zero, odd.
+  A surrogate for Gamma: odd, linear around zero, logarithmic for large entries.
 
   >>> asinhe(jnp.array([-0.5, 0.0, 0.5]), gamma_prime=4.0).tolist()
   [-1.44, 0.0, 1.44]
 
   Args:
-    m: entries of either sign, of any shape: co-occurrence matrices or vectors.
-    gamma_prime: γ' > 0.
+    m: Co-occurrence matrices or mean vectors, with entries of either sign.
+    gamma_prime: Slope γ' > 0 at zero.
 
   Returns:
-    An array of the shape of `m`.
+    Normalized entries.
   """
   m = _checks.as_floating("m", m)
   x = _checks.upcast(m)
@@ -78,27 +93,28 @@ def asinhe(m: ArrayLike, gamma_prime: ArrayLike) -> jax.Array:
 
 
 def sigme(
-  m: ArrayLike,
-  eta_prime: ArrayLike,
-  lam: ArrayLike = 1e-6,
+  m: Float[ArrayLike, "*shape"],
+  eta_prime: ScalarLike,
+  lam: ScalarLike = 1e-6,
   trace_normalize: bool = True,
-) -> jax.Array:
-  """SigmE: 2/(1 + exp(−η'M/(tr M + λ))) − 1 of every entry (Eq. 15).
+) -> Float[Array, "*shape"]:
+  """Element-wise SigmE, 2/(1 + exp(−η'M/(tr M + λ))) − 1 (Eq. 15).
 
-  MaxExp's surrogate: saturates at ±1, linear around zero, odd.
+  A surrogate for MaxExp: odd, linear around zero, saturates at ±1.
 
   >>> sigme(jnp.array([[0.5, -0.1], [-0.1, 0.5]]), eta_prime=10.0).tolist()
   [[0.99, -0.46], [-0.46, 0.99]]
 
   Args:
-    m: co-occurrence matrices `[..., d, d]` with entries of either sign; an
-      array of any shape if the trace is not used.
-    eta_prime: η' > 0.
-    lam: λ >= 0; not used without the trace.
-    trace_normalize: if False, 2/(1 + exp(−η'M)) − 1.
+    m: Co-occurrence matrices `[..., d, d]` with entries of either sign; any shape
+      if `trace_normalize` is False.
+    eta_prime: Parameter η' > 0, twice the slope at zero.
+    lam: Constant λ >= 0 added to the trace.
+    trace_normalize: Whether to divide M by its trace; if False, the result is
+      2/(1 + exp(−η'M)) − 1.
 
   Returns:
-    An array of the shape of `m` with entries from −1 to 1.
+    Normalized entries from −1 to 1.
   """
   m = _checks.as_square("m", m) if trace_normalize else m
   m = _checks.as_floating("m", m)
@@ -110,21 +126,21 @@ def sigme(
 
 
 def first_order_maxexp(
-  mean: ArrayLike, eta: ArrayLike, lam: ArrayLike = 1e-6
-) -> jax.Array:
+  mean: Float[ArrayLike, "*batch d"], eta: ScalarLike, lam: ScalarLike = 1e-6
+) -> Float[Array, "*batch d"]:
   """MaxExp of a mean vector, 1 − (1 − μ/(Σμ + λ))^η (Remark 2).
 
   Args:
-    mean: means of non-negative features, `[..., d]`.
-    eta: η > 0, about the number of vectors N.
-    lam: λ >= 0.
+    mean: Means of non-negative feature vectors.
+    eta: Exponent η > 0, about the number of vectors N.
+    lam: Constant λ >= 0 added to the sum.
 
   Returns:
-    Vectors `[..., d]` with entries from 0 to 1.
+    Vectors with entries from 0 to 1.
   """
   mean = _checks.as_floating("mean", mean)
   if mean.ndim < 1:
-    raise ValueError("`mean` is a scalar, expected vectors [..., d].")
+    raise ValueError("`mean` has shape (), expected vectors [..., d].")
   x = _checks.upcast(mean)
   eta = _checks.as_scalar("eta", eta, x.dtype, above=0)
   lam = _checks.as_scalar("lam", lam, x.dtype, at_least=0)
@@ -133,33 +149,33 @@ def first_order_maxexp(
   return maxexp_of_probability(p, eta).astype(mean.dtype)
 
 
-def scaled_arcsinh(x: jax.Array, gamma_prime: jax.Array) -> jax.Array:
-  """Returns arcsinh(γ'x)."""
+def scaled_arcsinh(x: Array, gamma_prime: Array) -> Array:
+  """Return arcsinh(γ'x)."""
   return jnp.arcsinh(gamma_prime * x)
 
 
-def centered_sigmoid(x: jax.Array, eta_prime: jax.Array) -> jax.Array:
-  """Returns 2/(1 + exp(−η'x)) − 1 = tanh(η'x/2), which cannot overflow."""
+def centered_sigmoid(x: Array, eta_prime: Array) -> Array:
+  """Return 2/(1 + exp(−η'x)) − 1 = tanh(η'x/2), which cannot overflow."""
   return jnp.tanh(eta_prime / 2 * x)
 
 
-def positive_power(x: jax.Array, power: jax.Array) -> jax.Array:
-  """Returns x^γ, and 0 with derivative 0 where x <= 0."""
-  without = x <= 0  # Not so for NaN, which is to stay one.
-  return jnp.where(without, 0, jnp.where(without, 1, x) ** power)
+def positive_power(x: Array, power: Array) -> Array:
+  """Return x^γ, and 0 with derivative 0 where x <= 0."""
+  nonpositive = x <= 0  # False for NaN, which must propagate.
+  return jnp.where(nonpositive, 0, jnp.where(nonpositive, 1, x) ** power)
 
 
 @jax.custom_jvp
-def maxexp_of_probability(p: jax.Array, eta: jax.Array) -> jax.Array:
-  """Returns 1 − (1 − p)^η for p <= 1, to full relative precision."""
+def maxexp_of_probability(p: Array, eta: Array) -> Array:
+  """Return 1 − (1 − p)^η for p <= 1, to full relative precision."""
   return -jnp.expm1(eta * log_complement(p))
 
 
 @maxexp_of_probability.defjvp
 def _maxexp_of_probability_jvp(primals, tangents):
-  # ∂/∂p = η(1 − p)^(η−1) and ∂/∂η = −(1 − p)^η log(1 − p). Written out, since
-  # the chain rule through the logarithm would be 0·∞ at p = 1, where a map with
-  # a single active channel ends up.
+  # ∂/∂p = η(1 − p)^(η−1) and ∂/∂η = −(1 − p)^η log(1 − p), written out because the
+  # chain rule through the logarithm gives 0·∞ at p = 1, the value of a feature map
+  # with a single active channel.
   (p, eta), (p_dot, eta_dot) = primals, tangents
   log_q = log_complement(p)
   slope = eta * jnp.exp((eta - 1) * log_q)
@@ -167,8 +183,8 @@ def _maxexp_of_probability_jvp(primals, tangents):
   return maxexp_of_probability(p, eta), slope * p_dot + eta_slope * eta_dot
 
 
-def log_complement(p: jax.Array) -> jax.Array:
-  """Returns log(1 − p); at p >= 1 the logarithm of the least normal number."""
-  certain = p >= 1  # Not so for NaN, which is to stay one.
+def log_complement(p: Array) -> Array:
+  """Return log(1 − p), and the log of the smallest normal number where p >= 1."""
+  certain = p >= 1  # False for NaN, which must propagate.
   floor = jnp.log(jnp.finfo(p.dtype).tiny)
   return jnp.where(certain, floor, jnp.log1p(-jnp.where(certain, 0, p)))

@@ -1,32 +1,42 @@
 """Element-wise Power Normalizations straight from features.
 
-The same matrices as `sigme(cooccurrence(phi), ...)` and its kin, in one operator:
-with less memory and time, since the derivative passes over the cotangent once and
-takes the trace from the features.
+The same matrices as `sigme(cooccurrence(phi), ...)` and the like, fused into one
+operator that needs less memory and time: its derivative passes over the cotangent
+once and takes the trace from the features.
 """
+
+from __future__ import annotations
 
 from collections.abc import Callable
 import functools
+from typing import TYPE_CHECKING
 
 import jax
-from jax.typing import ArrayLike
 
 from pnjax.ops import _checks
 from pnjax.ops import _elementwise
 from pnjax.ops import _linalg
 from pnjax.ops import _scaling
 
+if TYPE_CHECKING:
+  from jax import Array
+  from jax.typing import ArrayLike
+  from jaxtyping import Float
+  from jaxtyping import ScalarLike
 
-def gamma_pool(phi: ArrayLike, power: ArrayLike, lam: ArrayLike = 1e-6) -> jax.Array:
+
+def gamma_pool(
+  phi: Float[ArrayLike, "*batch N d"], power: ScalarLike, lam: ScalarLike = 1e-6
+) -> Float[Array, "*batch d d"]:
   """`gamma(cooccurrence(phi), power, lam)` in one operator.
 
   Args:
-    phi: features `[..., N, d]`, not β-centered.
-    power: γ > 0, usually up to 1.
-    lam: λ >= 0.
+    phi: Feature vectors with non-negative co-occurrences, so not β-centered.
+    power: Exponent γ > 0, usually at most 1.
+    lam: Constant λ >= 0 added to every entry.
 
   Returns:
-    Matrices `[..., d, d]`.
+    Normalized matrices.
   """
   phi = _checks.as_features("phi", phi)
   x = _scaling.scale_features(phi)
@@ -35,63 +45,77 @@ def gamma_pool(phi: ArrayLike, power: ArrayLike, lam: ArrayLike = 1e-6) -> jax.A
   return _pool(_shifted_power, x, (power, lam)).astype(phi.dtype)
 
 
-def maxexp_pool(phi: ArrayLike, eta: ArrayLike, lam: ArrayLike = 1e-6) -> jax.Array:
+def maxexp_pool(
+  phi: Float[ArrayLike, "*batch N d"], eta: ScalarLike, lam: ScalarLike = 1e-6
+) -> Float[Array, "*batch d d"]:
   """`maxexp(cooccurrence(phi), eta, lam)` in one operator.
 
   Args:
-    phi: features `[..., N, d]`, not β-centered.
-    eta: η > 0.
-    lam: λ >= 0.
+    phi: Feature vectors with non-negative co-occurrences, so not β-centered.
+    eta: Exponent η > 0, at least 1 in the paper and about the number of vectors N.
+    lam: Constant λ >= 0 added to the trace.
 
   Returns:
-    Matrices `[..., d, d]` with entries from 0 to 1.
+    Matrices with entries from 0 to 1.
   """
-  phi = _checks.as_features("phi", phi)
-  x = _scaling.trace_normalize_features(phi, lam)
-  eta = _checks.as_scalar("eta", eta, x.dtype, above=0)
-  return _pool(_elementwise.maxexp_of_probability, x, eta).astype(phi.dtype)
+  return _normalize(_elementwise.maxexp_of_probability, phi, lam, eta=eta)
 
 
-def asinhe_pool(phi: ArrayLike, gamma_prime: ArrayLike) -> jax.Array:
+def asinhe_pool(
+  phi: Float[ArrayLike, "*batch N d"], gamma_prime: ScalarLike
+) -> Float[Array, "*batch d d"]:
   """`asinhe(cooccurrence(phi), gamma_prime)` in one operator.
 
+  >>> import jax.numpy as jnp
+  >>> asinhe_pool(jnp.array([[0.5, -0.5]]), gamma_prime=4.0).tolist()
+  [[0.88, -0.88], [-0.88, 0.88]]
+
   Args:
-    phi: features `[..., N, d]`.
-    gamma_prime: γ' > 0.
+    phi: Feature vectors.
+    gamma_prime: Slope γ' > 0 at zero.
 
   Returns:
-    Matrices `[..., d, d]`.
+    Normalized matrices.
   """
-  phi = _checks.as_features("phi", phi)
-  x = _scaling.scale_features(phi)
-  gamma_prime = _checks.as_scalar("gamma_prime", gamma_prime, x.dtype, above=0)
-  return _pool(_elementwise.scaled_arcsinh, x, gamma_prime).astype(phi.dtype)
+  return _normalize(_elementwise.scaled_arcsinh, phi, gamma_prime=gamma_prime)
 
 
 def sigme_pool(
-  phi: ArrayLike,
-  eta_prime: ArrayLike,
-  lam: ArrayLike = 1e-6,
+  phi: Float[ArrayLike, "*batch N d"],
+  eta_prime: ScalarLike,
+  lam: ScalarLike = 1e-6,
   trace_normalize: bool = True,
-) -> jax.Array:
+) -> Float[Array, "*batch d d"]:
   """`sigme(cooccurrence(phi), eta_prime, lam, trace_normalize)` in one operator.
 
   Args:
-    phi: features `[..., N, d]`.
-    eta_prime: η' > 0.
-    lam: λ >= 0; not used without the trace.
-    trace_normalize: if False, the matrix is not divided by its trace.
+    phi: Feature vectors.
+    eta_prime: Parameter η' > 0, twice the slope at zero.
+    lam: Constant λ >= 0 added to the trace.
+    trace_normalize: Whether to divide the matrix by its trace.
 
   Returns:
-    Matrices `[..., d, d]` with entries from −1 to 1.
+    Matrices with entries from −1 to 1.
   """
+  return _normalize(
+    _elementwise.centered_sigmoid,
+    phi,
+    lam if trace_normalize else None,
+    eta_prime=eta_prime,
+  )
+
+
+def _normalize(
+  f: Callable[[Array, Array], Array],
+  phi: ArrayLike,
+  lam: ScalarLike | None = None,
+  **parameter: ScalarLike,
+) -> Array:
+  """Return f(M), or f(M/(tr M + λ)) if λ is given, for one named parameter."""
   phi = _checks.as_features("phi", phi)
-  if trace_normalize:
-    x = _scaling.trace_normalize_features(phi, lam)
-  else:
-    x = _scaling.scale_features(phi)
-  eta_prime = _checks.as_scalar("eta_prime", eta_prime, x.dtype, above=0)
-  return _pool(_elementwise.centered_sigmoid, x, eta_prime).astype(phi.dtype)
+  x = _scaling.scale_features(phi, lam)
+  scalar = _checks.as_positive(x.dtype, **parameter)
+  return _pool(f, x, scalar).astype(phi.dtype)
 
 
 def _shifted_power(m, parameters):
@@ -101,11 +125,11 @@ def _shifted_power(m, parameters):
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _pool(
-  f: Callable[[jax.Array, jax.Array], jax.Array],
-  x: jax.Array,
-  parameters: jax.Array | tuple[jax.Array, ...],
-) -> jax.Array:
-  """Returns f(XᵀX; parameters), f element-wise."""
+  f: Callable[[Array, Array], Array],
+  x: Float[Array, "*batch N d"],
+  parameters: Array | tuple[Array, ...],
+) -> Float[Array, "*batch d d"]:
+  """Return f(XᵀX; parameters) for an element-wise function f."""
   return _pool_fwd(f, x, parameters)[0]
 
 
@@ -117,8 +141,8 @@ def _pool_fwd(f, x, parameters):
 
 @functools.partial(jax.jit, static_argnums=0)
 def _pool_bwd(f, residuals, g):
-  # The cotangent of M is G ⊙ f'(M), that of X is X times twice its symmetric
-  # part. M is symmetric, so f'(M) can be taken out: X̄ = X((G + Gᵀ) ⊙ f'(M)).
+  # The cotangent of M is G ⊙ f'(M), and that of X is X times twice its symmetric
+  # part. M is symmetric, so f'(M) factors out: X̄ = X((G + Gᵀ) ⊙ f'(M)).
   x, m, parameters = residuals
   x_bar = _linalg.weighted_symmetric_product(x, g, m, parameters, f)
   _, parameters_vjp = jax.vjp(functools.partial(f, m), parameters)

@@ -1,15 +1,17 @@
-"""Quadratic forms pᵀΨp of pooled matrices Ψ, without the matrices.
+"""Quadratic forms pᵀΨp of pooled matrices Ψ that are never formed.
 
-A classifier whose weights are of low rank, Σᵣ sᵣpᵣpᵣᵀ, needs nothing else of Ψ. Only
-matrices of size N×N and N×d are made. Element-wise Power Normalizations have no
-such form: they need every entry.
+A classifier with low-rank weights Σᵣ sᵣpᵣpᵣᵀ needs nothing else from Ψ. The largest
+matrices are N×N and N×d. Element-wise Power Normalizations have no such shortcut:
+they need every entry of Ψ.
 """
 
+from __future__ import annotations
+
 import functools
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
-from jax.typing import ArrayLike
 
 from pnjax.ops import _checks
 from pnjax.ops import _gram
@@ -18,19 +20,27 @@ from pnjax.ops import _spectrum
 from pnjax.ops._linalg import geometric_sum
 from pnjax.ops._linalg import matmul
 
+if TYPE_CHECKING:
+  from jax import Array
+  from jax.typing import ArrayLike
+  from jaxtyping import Float
+  from jaxtyping import ScalarLike
 
-def cooccurrence_forms(phi: ArrayLike, directions: ArrayLike) -> jax.Array:
-  """pᵀMp of M = `cooccurrence(phi)`, the mean of (pᵀφₙ)².
+
+def cooccurrence_forms(
+  phi: Float[ArrayLike, "*batch N d"], directions: Float[ArrayLike, "d R"]
+) -> Float[Array, "*batch R"]:
+  """Quadratic forms pᵀMp of M = `cooccurrence(phi)`, the means of (pᵀφₙ)².
 
   >>> cooccurrence_forms(jnp.array([[1.0, 0.0], [1.0, 1.0]]), jnp.eye(2)).tolist()
   [1.0, 0.5]
 
   Args:
-    phi: features `[..., N, d]`.
-    directions: the vectors p as columns, `[d, R]`.
+    phi: Feature vectors.
+    directions: Vectors p, one per column.
 
   Returns:
-    One number for each direction, `[..., R]`.
+    One number per direction.
   """
   phi = _checks.as_features("phi", phi)
   x = _checks.upcast(phi)
@@ -39,108 +49,116 @@ def cooccurrence_forms(phi: ArrayLike, directions: ArrayLike) -> jax.Array:
 
 
 def spectral_gamma_forms(
-  phi: ArrayLike, directions: ArrayLike, power: ArrayLike
-) -> jax.Array:
-  """pᵀΨp of Ψ = `spectral_gamma_pool(phi, power)`.
+  phi: Float[ArrayLike, "*batch N d"],
+  directions: Float[ArrayLike, "d R"],
+  power: ScalarLike,
+) -> Float[Array, "*batch R"]:
+  """Quadratic forms pᵀΨp of Ψ = `spectral_gamma_pool(phi, power)`.
+
+  >>> spectral_gamma_forms(jnp.array([[2.0, 0.0]]), jnp.eye(2), power=0.5).tolist()
+  [2.0, 0.0]
 
   Args:
-    phi: features `[..., N, d]`.
-    directions: the vectors p as columns, `[d, R]`.
-    power: γ > 0, usually up to 1.
+    phi: Feature vectors.
+    directions: Vectors p, one per column.
+    power: Exponent γ > 0, usually at most 1.
 
   Returns:
-    One number for each direction, `[..., R]`.
+    One number per direction.
   """
-  phi = _checks.as_features("phi", phi)
-  x = _scaling.scale_features(phi)
-  power = _checks.as_scalar("power", power, x.dtype, above=0)
-  directions = _as_directions(directions, x)
-  return _gram.quadratic_forms(_spectrum.GAMMA, x, directions, power).astype(phi.dtype)
+  return _forms(_spectrum.GAMMA, phi, directions, power=power)
 
 
 def spectral_maxexp_forms(
-  phi: ArrayLike, directions: ArrayLike, eta: ArrayLike, lam: ArrayLike = 1e-6
-) -> jax.Array:
-  """pᵀΨp of Ψ = `spectral_maxexp_pool(phi, eta, lam)`.
+  phi: Float[ArrayLike, "*batch N d"],
+  directions: Float[ArrayLike, "d R"],
+  eta: ScalarLike,
+  lam: ScalarLike = 1e-6,
+) -> Float[Array, "*batch R"]:
+  """Quadratic forms pᵀΨp of Ψ = `spectral_maxexp_pool(phi, eta, lam)`.
 
   Args:
-    phi: features `[..., N, d]`.
-    directions: the vectors p as columns, `[d, R]`.
-    eta: η > 0, at least 1 in the paper. A Python integer needs matrix products
-      only.
-    lam: λ >= 0.
+    phi: Feature vectors.
+    directions: Vectors p, one per column.
+    eta: Exponent η > 0, at least 1 in the paper. A Python integer needs only
+      matrix products.
+    lam: Constant λ >= 0 added to the trace.
 
   Returns:
-    One number for each direction, `[..., R]`.
+    One number per direction.
   """
+  if not _checks.is_whole(eta):
+    return _forms(_spectrum.MAXEXP, phi, directions, lam, eta=eta)
   phi = _checks.as_features("phi", phi)
-  x = _scaling.trace_normalize_features(phi, lam)
-  scalar = _checks.as_scalar("eta", eta, x.dtype, above=0)
-  directions = _as_directions(directions, x)
-  if _checks.is_whole(eta):
-    return _maxexp_by_products(x, directions, eta).astype(phi.dtype)
-  return _gram.quadratic_forms(_spectrum.MAXEXP, x, directions, scalar).astype(
-    phi.dtype
-  )
-
-
-def spectral_asinhe_forms(
-  phi: ArrayLike, directions: ArrayLike, gamma_prime: ArrayLike
-) -> jax.Array:
-  """pᵀΨp of Ψ = `spectral_asinhe_pool(phi, gamma_prime)`.
-
-  Args:
-    phi: features `[..., N, d]`.
-    directions: the vectors p as columns, `[d, R]`.
-    gamma_prime: γ' > 0.
-
-  Returns:
-    One number for each direction, `[..., R]`.
-  """
-  phi = _checks.as_features("phi", phi)
-  x = _scaling.scale_features(phi)
-  gamma_prime = _checks.as_scalar("gamma_prime", gamma_prime, x.dtype, above=0)
-  directions = _as_directions(directions, x)
-  return _gram.quadratic_forms(_spectrum.ASINHE, x, directions, gamma_prime).astype(
-    phi.dtype
-  )
+  x = _scaling.scale_features(phi, lam)
+  _checks.as_positive(x.dtype, eta=eta)
+  return _maxexp_by_products(x, _as_directions(directions, x), eta).astype(phi.dtype)
 
 
 def spectral_sigme_forms(
-  phi: ArrayLike, directions: ArrayLike, eta_prime: ArrayLike, lam: ArrayLike = 1e-6
-) -> jax.Array:
-  """pᵀΨp of Ψ = `spectral_sigme_pool(phi, eta_prime, lam)`.
+  phi: Float[ArrayLike, "*batch N d"],
+  directions: Float[ArrayLike, "d R"],
+  eta_prime: ScalarLike,
+  lam: ScalarLike = 1e-6,
+) -> Float[Array, "*batch R"]:
+  """Quadratic forms pᵀΨp of Ψ = `spectral_sigme_pool(phi, eta_prime, lam)`.
 
   Args:
-    phi: features `[..., N, d]`.
-    directions: the vectors p as columns, `[d, R]`.
-    eta_prime: η' > 0.
-    lam: λ >= 0.
+    phi: Feature vectors.
+    directions: Vectors p, one per column.
+    eta_prime: Parameter η' > 0, twice the slope at zero.
+    lam: Constant λ >= 0 added to the trace.
 
   Returns:
-    One number for each direction, `[..., R]`.
+    One number per direction.
   """
-  phi = _checks.as_features("phi", phi)
-  x = _scaling.trace_normalize_features(phi, lam)
-  eta_prime = _checks.as_scalar("eta_prime", eta_prime, x.dtype, above=0)
-  directions = _as_directions(directions, x)
-  return _gram.quadratic_forms(_spectrum.SIGME, x, directions, eta_prime).astype(
-    phi.dtype
-  )
+  return _forms(_spectrum.SIGME, phi, directions, lam, eta_prime=eta_prime)
 
 
-def _as_directions(directions: ArrayLike, x: jax.Array) -> jax.Array:
+def spectral_asinhe_forms(
+  phi: Float[ArrayLike, "*batch N d"],
+  directions: Float[ArrayLike, "d R"],
+  gamma_prime: ScalarLike,
+) -> Float[Array, "*batch R"]:
+  """Quadratic forms pᵀΨp of Ψ = `spectral_asinhe_pool(phi, gamma_prime)`.
+
+  Args:
+    phi: Feature vectors.
+    directions: Vectors p, one per column.
+    gamma_prime: Slope γ' > 0 at zero.
+
+  Returns:
+    One number per direction.
+  """
+  return _forms(_spectrum.ASINHE, phi, directions, gamma_prime=gamma_prime)
+
+
+def _as_directions(directions: ArrayLike, x: Array) -> Float[Array, "d R"]:
   directions = _checks.as_floating("directions", directions)
   if directions.ndim != 2 or directions.shape[0] != x.shape[-1]:
     raise ValueError(
       f"`directions` has shape {directions.shape}, expected [d, R] = "
-      f"[{x.shape[-1]}, R]: one column of as many entries as `phi` has channels for "
-      "each direction."
+      f"[{x.shape[-1]}, R]: one column per direction, one row per channel of `phi`."
     )
   return directions.astype(x.dtype)
 
 
+def _forms(
+  f: _spectrum.SpectralFunction,
+  phi: ArrayLike,
+  directions: ArrayLike,
+  lam: ScalarLike | None = None,
+  **parameter: ScalarLike,
+) -> Array:
+  """Return pᵀψ(M)p, or pᵀψ(M/(tr M + λ))p if λ is given."""
+  phi = _checks.as_features("phi", phi)
+  x = _scaling.scale_features(phi, lam)
+  scalar = _checks.as_positive(x.dtype, **parameter)
+  directions = _as_directions(directions, x)
+  return _gram.quadratic_forms(f, x, directions, scalar).astype(phi.dtype)
+
+
 @functools.partial(jax.jit, static_argnums=2)
-def _maxexp_by_products(x: jax.Array, directions: jax.Array, eta: int) -> jax.Array:
+def _maxexp_by_products(x: Array, directions: Array, eta: int) -> Array:
   z = matmul(x, directions)
   return jnp.sum(z * matmul(geometric_sum(matmul(x, x.mT), eta), z), axis=-2)

@@ -1,12 +1,15 @@
 """Functions ψ of XᵀX through the eigenvalues of the Gram matrix XXᵀ.
 
-The co-occurrence matrix M = XᵀX (X of shape `[N, d]`, scaled by 1/√N) has rank N
-at most, and shares its nonzero eigenvalues with K = XXᵀ of size N×N. For ψ(0) = 0
+The co-occurrence matrix M = XᵀX (X of shape `[N, d]`, scaled by 1/√N) has rank at
+most N and shares its nonzero eigenvalues with the N×N matrix K = XXᵀ. For ψ(0) = 0
 and g(x) = ψ(x)/x, ψ(M) = Xᵀ g(K) X holds exactly.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 import functools
+from typing import TYPE_CHECKING
 from typing import NamedTuple
 
 import jax
@@ -18,12 +21,18 @@ from pnjax.ops import _spectrum
 from pnjax.ops._linalg import matmul
 from pnjax.ops._linalg import symmetric_product
 
+if TYPE_CHECKING:
+  from jax import Array
+  from jaxtyping import Float
+
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def matrix_function(
-  f: _spectrum.SpectralFunction, x: jax.Array, parameter: jax.Array
-) -> jax.Array:
-  """Returns ψ(XᵀX), `[..., d, d]`."""
+  f: _spectrum.SpectralFunction,
+  x: Float[Array, "*batch N d"],
+  parameter: Float[Array, ""],
+) -> Float[Array, "*batch d d"]:
+  """Return ψ(XᵀX)."""
   return _matrix_function_fwd(f, x, parameter)[0]
 
 
@@ -38,7 +47,7 @@ def _matrix_function_fwd(f, x, parameter):
 @functools.partial(jax.jit, static_argnums=0)
 def _matrix_function_bwd(f, residuals, g_out):
   gram, parameter = residuals
-  # The one product with the d×d cotangent; the others are of size N×N×d.
+  # The only product with the d×d cotangent; the others cost N×N×d.
   return _pull_back(f, gram, parameter, lambda u: symmetric_product(u, g_out) / 2)
 
 
@@ -48,11 +57,11 @@ matrix_function.defvjp(_matrix_function_fwd, _matrix_function_bwd)
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def quadratic_forms(
   f: _spectrum.SpectralFunction,
-  x: jax.Array,
-  directions: jax.Array,
-  parameter: jax.Array,
-) -> jax.Array:
-  """Returns pᵀ ψ(XᵀX) p for the columns p of `directions` `[d, R]`, `[..., R]`."""
+  x: Float[Array, "*batch N d"],
+  directions: Float[Array, "d R"],
+  parameter: Float[Array, ""],
+) -> Float[Array, "*batch R"]:
+  """Return pᵀ ψ(XᵀX) p for the columns p of `directions`."""
   return _quadratic_forms_fwd(f, x, directions, parameter)[0]
 
 
@@ -69,7 +78,7 @@ def _quadratic_forms_fwd(f, x, directions, parameter):
 @functools.partial(jax.jit, static_argnums=0)
 def _quadratic_forms_bwd(f, residuals, g_out):
   # With P the directions and C = diag(cotangent), the cotangent of ψ(M) is PCPᵀ,
-  # which is never formed, and that of P is 2ψ(M)PC = 2Yᵀ diag(g) (YP)C.
+  # which is never formed, and the cotangent of P is 2ψ(M)PC = 2Yᵀ diag(g) (YP)C.
   gram, z, directions, parameter = residuals
   c = g_out[..., None, :]
   x_bar, parameter_bar = _pull_back(
@@ -80,7 +89,7 @@ def _quadratic_forms_bwd(f, residuals, g_out):
   )
   g = _quotients(f, gram.w, parameter)
   directions_bar = matmul(2 * gram.y.mT, g[..., None] * z * c)
-  # All of the batch has the same directions.
+  # The directions are shared by the whole batch.
   directions_bar = jnp.sum(directions_bar, axis=tuple(range(directions_bar.ndim - 2)))
   return x_bar, directions_bar, parameter_bar
 
@@ -89,51 +98,52 @@ quadratic_forms.defvjp(_quadratic_forms_fwd, _quadratic_forms_bwd)
 
 
 class _Gram(NamedTuple):
-  """K = XXᵀ = V diag(w) Vᵀ, and Y = VᵀX.
+  """Decomposition K = XXᵀ = V diag(w) Vᵀ, with Y = VᵀX.
 
-  The rows of Y are orthogonal, of squared norm w, so that ψ(XᵀX) = Yᵀ diag(g(w)) Y.
+  The rows of Y are orthogonal with squared norms w, so ψ(XᵀX) = Yᵀ diag(g(w)) Y.
   """
 
-  v: jax.Array
-  w: jax.Array
-  y: jax.Array
+  v: Float[Array, "*batch N N"]
+  w: Float[Array, "*batch N"]
+  y: Float[Array, "*batch N d"]
 
 
-def _decompose(x: jax.Array) -> _Gram:
+def _decompose(x: Array) -> _Gram:
   _, v = jnp.linalg.eigh(matmul(x, x.mT))
   y = matmul(v.mT, x)
-  # `eigh` errs by a unit of rounding of the largest eigenvalue. The norms of the
-  # rows know the small ones better, and an exact zero as far less than a unit.
+  # The error of `eigh` is one rounding unit of the largest eigenvalue. The squared
+  # norms of the rows of Y are more accurate for small eigenvalues, and far below one
+  # unit for those that are exactly zero.
   w = jnp.sum(jnp.square(y), axis=-1)
-  return _Gram(v, _spectral.zero_below(jnp.finfo(w.dtype).eps, w), y)
+  return _Gram(v, _spectral.zero_below(float(jnp.finfo(w.dtype).eps), w), y)
 
 
 def _quotients(f, w, parameter):
-  """Returns g(w) = ψ(w)/w = ψ[w, 0], which is positive."""
+  """Return g(w) = ψ(w)/w = ψ[w, 0], which is positive."""
   return f.divided_difference(w, jnp.zeros_like(w), parameter)
 
 
 def _pull_back(
   f: _spectrum.SpectralFunction,
   gram: _Gram,
-  parameter: jax.Array,
-  times_cotangent: Callable[[jax.Array], jax.Array],
-) -> tuple[jax.Array, jax.Array]:
-  """Cotangents of X and of the parameter.
+  parameter: Array,
+  times_cotangent: Callable[[Array], Array],
+) -> tuple[Array, Array]:
+  """Return the cotangents of X and of the parameter.
 
   Args:
-    f: the function ψ.
-    gram: decomposition of XXᵀ.
-    parameter: the parameter of ψ.
-    times_cotangent: returns US for U of shape `[..., N, d]`, with S the symmetrised
-      cotangent of ψ(XᵀX).
+    f: Function ψ.
+    gram: Decomposition of XXᵀ.
+    parameter: Parameter of ψ.
+    times_cotangent: Function that returns US for U of shape `[..., N, d]`, where S
+      is the symmetrised cotangent of ψ(XᵀX).
   """
-  # U = diag(w^-½) Y has the eigenvectors of M = XᵀX with w > 0 as rows. Let H = US
-  # and B = HUᵀ. Daleckii–Krein over all of the eigenvectors of M, those with w = 0
-  # included, is
+  # The rows of U = diag(w^-½) Y are the eigenvectors of M = XᵀX with w > 0. Let
+  # H = US and B = HUᵀ. Daleckii–Krein over all eigenvectors of M, including those
+  # with w = 0, gives
   #   M̄ = Uᵀ(L ⊙ B)U + Uᵀ diag(g) H(I − UᵀU) + its transpose + (zero block),
-  # since ψ[w, 0] = g(w). X̄ = 2X M̄, X = V diag(w^½) U, and UUᵀ = I, so the second
-  # block meets U once and the transpose and the zero block vanish:
+  # since ψ[w, 0] = g(w). With X̄ = 2X M̄, X = V diag(w^½) U and UUᵀ = I, the second
+  # term keeps one factor U, and its transpose and the zero block vanish:
   #   X̄ = 2V diag(w^½) R,   R = (L ⊙ B)U + diag(g)(H − BU) = ((L − g1ᵀ) ⊙ B)U + gH.
   v, w, y = gram
   root = jnp.sqrt(jnp.where(w > 0, w, 1))

@@ -1,32 +1,39 @@
-"""Gaussian kernels written as inner products, and the coordinates they encode.
+"""Gaussian kernels as inner products, and the coordinates they encode.
 
 Prop. 1 and Eq. 9 of the paper.
 """
 
-import math
+from __future__ import annotations
 
-import jax
+import math
+from typing import TYPE_CHECKING
+
 import jax.numpy as jnp
-from jax.typing import ArrayLike
 
 from pnjax.ops import _checks
+
+if TYPE_CHECKING:
+  from jax import Array
+  from jax.typing import ArrayLike
+  from jaxtyping import Float
+  from jaxtyping import ScalarLike
 
 
 def equally_spaced_pivots(
   num_pivots: int, low: float = -0.2, high: float = 1.2
-) -> jax.Array:
-  """Pivots ζ at equal distances from `low` to `high` (Sec. 4.1).
+) -> Float[Array, " Z"]:
+  """Equally spaced pivots ζ from `low` to `high` (Sec. 4.1).
 
   >>> equally_spaced_pivots(3).round(1).tolist()
   [-0.20000000298023224, 0.5, 1.2000000476837158]
 
   Args:
-    num_pivots: their number Z, at least 2; the paper uses 3 to 10.
-    low: the first pivot.
-    high: the last pivot, above `low`.
+    num_pivots: Number of pivots Z, at least 2; the paper uses 3 to 10.
+    low: First pivot.
+    high: Last pivot, above `low`.
 
   Returns:
-    The pivots, `[Z]`.
+    Pivots.
   """
   num_pivots = _checks.as_count("num_pivots", num_pivots, at_least=2)
   if not low < high:
@@ -35,20 +42,20 @@ def equally_spaced_pivots(
 
 
 def gaussian_feature_map(
-  x: ArrayLike, pivots: ArrayLike, sigma: ArrayLike
-) -> jax.Array:
+  x: Float[ArrayLike, "*shape"], pivots: Float[ArrayLike, " Z"], sigma: ScalarLike
+) -> Float[Array, "*shape Z"]:
   """Feature map φ(x) of the Gaussian kernel (Eq. 2).
 
-  φ(x) = [G(x − ζ₁), ..., G(x − ζ_Z)], G(z) = exp(−z²/σ²) the Gaussian of
+  φ(x) = [G(x − ζ₁), ..., G(x − ζ_Z)], where G(z) = exp(−z²/σ²) is the Gaussian of
   bandwidth σ/√2.
 
   Args:
-    x: points `[...]`.
-    pivots: pivots ζ, `[Z]`.
-    sigma: bandwidth σ > 0 of the kernel that the map linearises.
+    x: Points.
+    pivots: Pivots ζ.
+    sigma: Bandwidth σ > 0 of the kernel that φ linearises.
 
   Returns:
-    The feature maps, `[..., Z]`.
+    Values of φ at the points.
   """
   x = _checks.as_floating("x", x)
   z = _checks.upcast(x)[..., None]
@@ -58,19 +65,21 @@ def gaussian_feature_map(
   return jnp.exp(-jnp.square(distance / sigma)).astype(x.dtype)
 
 
-def gaussian_kernel_constant(pivots: ArrayLike, sigma: ArrayLike) -> jax.Array:
-  """Constant c, for which ⟨√c φ(x), √c φ(y)⟩ ≈ G_σ(x − y) (Eqs. 1 and 3).
+def gaussian_kernel_constant(
+  pivots: Float[ArrayLike, " Z"], sigma: ScalarLike
+) -> Float[Array, ""]:
+  """Constant c for which ⟨√c φ(x), √c φ(y)⟩ ≈ G_σ(x − y) (Eqs. 1 and 3).
 
-  The integral over ζ in Eq. 1 becomes a sum over the pivots times their
-  distance: c = √(2 / πσ²) Δζ. The pivots have to reach about σ beyond the
-  points on both sides and be no more than about σ apart.
+  The integral over ζ in Eq. 1 becomes a sum over the pivots times their spacing:
+  c = √(2 / πσ²) Δζ. The pivots should extend about σ beyond the points on both
+  sides and be at most about σ apart.
 
   Args:
-    pivots: equally spaced pivots ζ, `[Z]`.
-    sigma: bandwidth σ > 0 of the kernel.
+    pivots: Equally spaced pivots ζ.
+    sigma: Bandwidth σ > 0 of the kernel.
 
   Returns:
-    The constant, a scalar.
+    The constant c.
   """
   pivots = _as_pivots(pivots)
   sigma = _checks.as_scalar("sigma", sigma, pivots.dtype, above=0)
@@ -82,28 +91,27 @@ def spatial_coordinates(
   height: int,
   width: int,
   num_pivots: int,
-  sigma: ArrayLike,
-  alpha: ArrayLike,
-) -> jax.Array:
-  """Encoded coordinates c_n = [α φ(x_n); α φ(y_n)] of a map (Eq. 9).
+  sigma: ScalarLike,
+  alpha: ScalarLike,
+) -> Float[Array, "{height*width} {2*num_pivots}"]:
+  """Encoded coordinates c_n = [α φ(x_n); α φ(y_n)] of a feature map (Eq. 9).
 
-  Coordinates run from 0 to 1 along both sides, and are 0 along a side of
-  length 1. As in the paper, √c is left out; α takes its place.
+  Coordinates run from 0 to 1 along both sides and are 0 along a side of length 1.
+  As in the paper, √c is omitted; α takes its place.
 
   >>> spatial_coordinates(height=14, width=14, num_pivots=5, sigma=0.3,
   ...                     alpha=1.0).shape
   (196, 10)
 
   Args:
-    height: height H of the map.
-    width: width W of the map.
-    num_pivots: number Z of pivots per coordinate, at least 2.
-    sigma: bandwidth σ > 0, in units of the side of the map.
-    alpha: weight α of the coordinates against the features.
+    height: Height H of the feature map.
+    width: Width W of the feature map.
+    num_pivots: Number of pivots Z per coordinate, at least 2.
+    sigma: Bandwidth σ > 0, in units of the side of the feature map.
+    alpha: Weight α of the coordinates relative to the features.
 
   Returns:
-    The codes, `[H·W, 2Z]`; position (y, x) is row y·W + x, the code of x comes
-    first.
+    Codes `[H·W, 2Z]`: row y·W + x holds the code of x, then the code of y.
   """
   height = _checks.as_count("height", height)
   width = _checks.as_count("width", width)
@@ -118,11 +126,11 @@ def spatial_coordinates(
   return alpha * jnp.concatenate(codes, axis=-1)
 
 
-def _as_pivots(pivots: ArrayLike) -> jax.Array:
+def _as_pivots(pivots: ArrayLike) -> Float[Array, " Z"]:
   pivots = _checks.as_floating("pivots", pivots)
   if pivots.ndim != 1 or pivots.shape[0] < 2:
     raise ValueError(
       f"`pivots` has shape {pivots.shape}, expected [Z] with Z >= 2; "
-      "`equally_spaced_pivots` makes them."
+      "create them with `equally_spaced_pivots`."
     )
   return pivots

@@ -1,43 +1,53 @@
-"""Matrix helpers that the operators share."""
+"""Matrix helpers shared by the operators."""
+
+from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 from typing import Any
 
 import jax
 from jax import lax
 import jax.numpy as jnp
 
+if TYPE_CHECKING:
+  from jax import Array
+  from jaxtyping import Float
 
-def matmul(a: jax.Array, b: jax.Array) -> jax.Array:
+
+def matmul(a: Array, b: Array) -> Array:
   """Matrix product in full precision.
 
-  By default float32 products run in TF32 on recent GPUs and in bfloat16 on
-  TPUs. Power Normalizations magnify small entries, and their error with them.
+  By default, float32 products run in TF32 on recent GPUs and in bfloat16 on TPUs.
+  Power Normalizations magnify small entries and the errors in them.
   """
   return jnp.matmul(a, b, precision=lax.Precision.HIGHEST)
 
 
-def sym(m: jax.Array) -> jax.Array:
+def sym(m: Array) -> Array:
   """Symmetric part (M + Mᵀ) / 2."""
   return (m + m.mT) / 2
 
 
-def symmetric_product(x: jax.Array, g: jax.Array) -> jax.Array:
-  """Returns X (G + Gᵀ) for X of shape `[..., N, d]` and G of shape `[..., d, d]`.
+def symmetric_product(
+  x: Float[Array, "*batch N d"], g: Float[Array, "*batch d d"]
+) -> Float[Array, "*batch N d"]:
+  """Return X (G + Gᵀ).
 
-  The one product that the derivative of a pooling operator owes its cotangent.
+  The only product with its d×d cotangent that the derivative of a pooling operator
+  needs.
   """
   return _by_columns(x, g, g, lambda total, _: total)
 
 
 def weighted_symmetric_product(
-  x: jax.Array,
-  g: jax.Array,
-  m: jax.Array,
+  x: Float[Array, "*batch N d"],
+  g: Float[Array, "*batch d d"],
+  m: Float[Array, "*batch d d"],
   parameters: Any,
-  f: Callable[[jax.Array, Any], jax.Array],
-) -> jax.Array:
-  """Returns X ((G + Gᵀ) ⊙ f'(M; parameters)) for symmetric M, f element-wise."""
+  f: Callable[[Array, Any], Array],
+) -> Float[Array, "*batch N d"]:
+  """Return X ((G + Gᵀ) ⊙ f'(M; parameters)) for symmetric M and element-wise f."""
 
   def weigh(total, m):
     _, slope = jax.jvp(lambda m: f(m, parameters), (m,), (jnp.ones_like(m),))
@@ -47,9 +57,9 @@ def weighted_symmetric_product(
 
 
 def _by_columns(x, g, m, weigh):
-  """Returns X weigh(G + Gᵀ, M), in blocks of columns where that is faster.
+  """Return X weigh(G + Gᵀ, M), in blocks of columns where that is faster.
 
-  A CPU keeps a block in its cache; the whole sum would go to memory and back.
+  A block fits in the cache of a CPU; the whole sum makes a round trip to memory.
   """
   dim = g.shape[-1]
   num_blocks = -(-dim // _BLOCK)
@@ -60,8 +70,8 @@ def _by_columns(x, g, m, weigh):
 
   def in_blocks(x, g, m):
     def add_block(i, out):
-      # The last block starts early rather than being narrower: what it shares
-      # with the one before is written twice, with the same values.
+      # The last block starts early instead of being narrower: its overlap with the
+      # previous block is written twice, with the same values.
       start = jnp.minimum(i * width, dim - width)
       rows = lax.dynamic_slice_in_dim(g, start, width, axis=-2)
       columns, m_columns = (
@@ -77,42 +87,44 @@ def _by_columns(x, g, m, weigh):
   return lax.platform_dependent(x, g, m, cpu=in_blocks, default=at_once)
 
 
-# Columns of a block at most. At d = 2058 on two cores, 200 to 600 could not be told
-# apart; against no blocks the gain was some 5 to 10%, hardly more than the noise.
+# Maximum number of columns per block. At d = 2058 on two cores, widths of 200 to 600
+# were indistinguishable, and 5 to 10% faster than no blocks, barely above the noise.
 _BLOCK = 512
 
 
 @jax.custom_jvp
-def trace(m: jax.Array) -> jax.Array:
+def trace(m: Float[Array, "*batch d d"]) -> Float[Array, "*batch"]:
   """Trace over the last two axes."""
   return jnp.sum(jnp.diagonal(m, axis1=-2, axis2=-1), axis=-1)
 
 
 @trace.defjvp
 def _trace_jvp(primals, tangents):
-  # The diagonal is read in the forward pass only: its transpose would scatter,
-  # where that of the masked sum of `jnp.trace` fuses with its surroundings.
+  # Only the forward pass reads the diagonal: the transpose would be a scatter,
+  # whereas that of the masked sum in `jnp.trace` fuses with its surroundings.
   (m,), (m_dot,) = primals, tangents
   return trace(m), jnp.trace(m_dot, axis1=-2, axis2=-1)
 
 
 @jax.custom_jvp
-def self_product(x: jax.Array) -> jax.Array:
-  """Returns XᵀX for X of shape `[..., N, d]`."""
+def self_product(x: Float[Array, "*batch N d"]) -> Float[Array, "*batch d d"]:
+  """Return XᵀX."""
   return matmul(x.mT, x)
 
 
 @self_product.defjvp
 def _self_product_jvp(primals, tangents):
-  # d(XᵀX) = XᵀdX + dXᵀX = T + Tᵀ with T = XᵀdX: one product, where the product
-  # rule makes two. Its transpose is X (G + Gᵀ): one product in reverse, too.
+  # d(XᵀX) = XᵀdX + dXᵀX = T + Tᵀ with T = XᵀdX: one product where the product rule
+  # needs two. The transpose, X (G + Gᵀ), is one product as well.
   (x,), (x_dot,) = primals, tangents
   t = matmul(x.mT, x_dot)
   return self_product(x), t + t.mT
 
 
-def geometric_sum(k: jax.Array, count: int) -> jax.Array:
-  """Returns Σₙ (I − K)ⁿ over 0 <= n < count by doubling."""
+def geometric_sum(
+  k: Float[Array, "*batch n n"], count: int
+) -> Float[Array, "*batch n n"]:
+  """Return Σₙ (I − K)ⁿ over 0 <= n < count, by doubling."""
   identity = jnp.eye(k.shape[-1], dtype=k.dtype)
   identity = jnp.broadcast_to(identity, k.shape)
   a = identity - k

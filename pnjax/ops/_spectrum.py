@@ -1,36 +1,41 @@
-"""Scalar functions ψ of eigenvalues, with their divided differences.
+"""Scalar functions ψ of eigenvalues and their divided differences.
 
-The derivative of a matrix function needs ψ[x, y] = (ψ(x) − ψ(y)) / (x − y), and
-ψ'(x) where x = y. As a quotient it loses all digits for eigenvalues that are
-nearly equal, so each function brings a closed form without cancellation: the
-difference is turned into `expm1` or `arcsinh` of a small argument. Only exact
-equality takes a branch. All forms are symmetric in x and y.
+The derivative of a matrix function needs ψ[x, y] = (ψ(x) − ψ(y)) / (x − y), or ψ'(x)
+where x = y. The quotient loses all digits for nearly equal eigenvalues, so every
+function has a closed form without cancellation that turns the difference into `expm1`
+or `arcsinh` of a small argument. Only exact equality takes a branch. All closed forms
+are symmetric in x and y.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 from typing import NamedTuple
 
-import jax
 from jax import lax
 import jax.numpy as jnp
 
 from pnjax.ops import _elementwise
 
+if TYPE_CHECKING:
+  from jax import Array
+
 
 class SpectralFunction(NamedTuple):
-  """A function ψ of eigenvalues, with one parameter that can be learned.
+  """A function ψ of eigenvalues with one trainable parameter.
 
   Attributes:
-    value: ψ(x; parameter).
-    divided_difference: ψ[x, y; parameter].
+    value: Function ψ(x; parameter).
+    divided_difference: Divided difference ψ[x, y; parameter].
   """
 
-  value: Callable[[jax.Array, jax.Array], jax.Array]
-  divided_difference: Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
+  value: Callable[[Array, Array], Array]
+  divided_difference: Callable[[Array, Array, Array], Array]
 
 
 def _gamma_difference(x, y, power):
-  # Zero with zero is left out: the slope of x^γ there is infinite.
+  # ψ[0, 0] is omitted, i.e. 0: the slope of x^γ at zero is infinite.
   high, low = jnp.maximum(x, y), jnp.minimum(x, y)
   difference = _power_difference(_safe_log(high), _safe_log(low), power)
   difference = jnp.where(low > 0, difference, _safe_power(high, power - 1))
@@ -45,17 +50,17 @@ def _maxexp_difference(x, y, eta):
 
 
 def _power_difference(log_high, log_low, power):
-  # (h^p − l^p) / (h − l) = h^(p−1) (1 − (l/h)^p) / (1 − l/h), r = log(l/h) <= 0.
+  # (h^p − l^p) / (h − l) = h^(p−1) (1 − (l/h)^p) / (1 − l/h), with r = log(l/h) <= 0.
   r = log_low - log_high
   ratio = _quotient(jnp.expm1(power * r), jnp.expm1(r), limit=power)
   return jnp.exp((power - 1) * log_high) * ratio
 
 
 def _asinhe_difference(x, y, gamma_prime):
-  # arcsinh a − arcsinh b = arcsinh(a√(1+b²) − b√(1+a²)) = arcsinh(z). For a and b
-  # of one sign z = (a − b)q, q = (|a| + |b|) / (|a|√(1+b²) + |b|√(1+a²)), divided
-  # through by the larger of the two so that it cannot overflow. For a and b of
-  # different signs there is no cancellation in the first place.
+  # arcsinh a − arcsinh b = arcsinh(a√(1+b²) − b√(1+a²)) = arcsinh(z). If a and b have
+  # the same sign, z = (a − b)q with q = (|a| + |b|) / (|a|√(1+b²) + |b|√(1+a²)), whose
+  # terms are divided by max(|a|, |b|) to avoid overflow. If the signs differ, there is
+  # no cancellation in the first place.
   a, b = gamma_prime * x, gamma_prime * y
   high = jnp.maximum(jnp.abs(a), jnp.abs(b))
   low = jnp.minimum(jnp.abs(a), jnp.abs(b))
@@ -70,9 +75,9 @@ def _asinhe_difference(x, y, gamma_prime):
 
 
 def _sigme_difference(x, y, eta_prime):
-  # tanh a − tanh b = 2 σ(2a) σ(−2b) (1 − exp(−2(a − b))) for a >= b. The difference
-  # is taken before the scaling: after it, a fused multiply-add may leave a rest of
-  # rounding between equals.
+  # tanh a − tanh b = 2 σ(2a) σ(−2b) (1 − exp(−2(a − b))) for a >= b. Subtract before
+  # scaling: afterwards, a fused multiply-add may leave a rounding error between equal
+  # numbers.
   high, low = jnp.maximum(x, y), jnp.minimum(x, y)
   z = eta_prime * (high - low)
   ratio = _quotient(-jnp.expm1(-z), z, limit=1)
@@ -85,14 +90,14 @@ def _shifted_log(x, lam):
 
 
 def _log_difference(x, y, lam):
-  # (log h − log l) / (h − l) = r / (h expm1(r)), r = log(l/h).
+  # (log h − log l) / (h − l) = r / (h expm1(r)), with r = log(l/h).
   log_high = _shifted_log(jnp.maximum(x, y), lam)
   r = _shifted_log(jnp.minimum(x, y), lam) - log_high
   return _quotient(r, jnp.expm1(r), limit=1) * jnp.exp(-log_high)
 
 
 def _quotient(numerator, denominator, limit):
-  """Returns numerator / denominator, and `limit` where that is 0 / 0."""
+  """Return numerator / denominator, or `limit` where the denominator is 0."""
   nonzero = denominator != 0
   return jnp.where(nonzero, numerator / jnp.where(nonzero, denominator, 1), limit)
 

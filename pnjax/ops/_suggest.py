@@ -1,59 +1,67 @@
-"""Parameters of Power Normalizations from the scale of the features at hand."""
+"""Parameters of Power Normalizations from the scale of given features."""
+
+from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
-import jax
 from jax import lax
 import jax.numpy as jnp
-from jax.typing import ArrayLike
 
 from pnjax.ops import _checks
 from pnjax.ops import _linalg
 from pnjax.ops import _scaling
 
-# Share of entries (or eigenvalues) below the one that is looked at, and what a
-# Power Normalization is to make of that one. Of eigenvalues a few are large, so that
-# the others need not come close to saturation; the best η of sweeps on training
-# pictures was 100 for AlexNet (level 0.36) and 5 for ResNet-50 (level 0.04).
+if TYPE_CHECKING:
+  from jax import Array
+  from jax.typing import ArrayLike
+  from jaxtyping import Float
+  from jaxtyping import ScalarLike
+
+# A Power Normalization should take this quantile of the entries (or eigenvalues) to
+# this level. Only a few eigenvalues are large, so the rest need not come close to
+# saturation: in sweeps on training images the best η was 100 for AlexNet (level 0.36)
+# and 5 for ResNet-50 (level 0.04).
 _QUANTILE = 0.9
 _LEVEL = 0.5
 _EIGENVALUE_LEVEL = 0.1
-# Columns of M, evenly spread, whose entries are looked at: all of them up to here.
+# Maximum number of columns of M, evenly spaced, that the quantiles are taken from.
 _NUM_COLUMNS = 256
 
 
-def suggest_parameters(phi: ArrayLike) -> dict[str, jax.Array]:
-  """Suggests parameters from one batch of features.
+def suggest_parameters(
+  phi: Float[ArrayLike, "*batch N d"],
+) -> dict[str, Float[Array, ""]]:
+  """Suggest parameters from one batch of features.
 
-  Good values depend on the scale and the sparsity of the features, so they do
-  not carry over between backbones. Measured on the batch, M the co-occurrence
-  matrix of an image:
+  Good values depend on the scale and the sparsity of the features, so they do not
+  carry over between backbones. With M the co-occurrence matrix of an image:
 
   * `alpha`, for `spatial_coordinates`: a third of the mean norm of φ.
   * `eta_prime`, for `sigme` and `spectral_sigme`: takes the 0.9-quantile of the
-    nonzero entries |M|/tr M to ½. Element-wise `maxexp` has the same slope at zero with
-    half of it.
-  * `eta`, for `spectral_maxexp`: takes the 0.9-quantile of the nonzero
-    eigenvalues of M/tr M to 0.1, at least 1. Round it to use products only.
+    nonzero entries of |M|/tr M to ½. Half of it gives element-wise `maxexp` the same
+    slope at zero.
+  * `eta`, for `spectral_maxexp`: takes the 0.9-quantile of the nonzero eigenvalues of
+    M/tr M to 0.1; at least 1. Round it to use only matrix products.
   * `gamma_prime`, for `asinhe` and `spectral_asinhe`: the reciprocal of the
-    0.9-quantile of the nonzero entries |M|, where AsinhE turns from linear to
+    0.9-quantile of the nonzero entries of |M|, where AsinhE turns from linear to
     logarithmic.
 
-  Quantiles are averaged over images; those of entries are of 256 columns of M, evenly
-  spread, where there are more. For features c·φ, `alpha` is c times and
-  `gamma_prime` c⁻² times as large, the others stay, and so does the pooled
-  matrix with any of the four functions (up to λ).
+  Quantiles are averaged over images; those of entries use at most 256 columns of M,
+  evenly spaced. For features c·φ, `alpha` is c times and `gamma_prime` c⁻² times as
+  large, the others are unchanged, and so is the pooled matrix for each of the four
+  functions (up to λ).
 
   >>> sorted(suggest_parameters(jnp.ones((4, 49, 8))))
   ['alpha', 'eta', 'eta_prime', 'gamma_prime']
 
   Args:
-    phi: features `[..., N, d]`, rectified and β-centered as they are to be used,
-      without coordinates.
+    phi: Feature vectors, rectified and β-centered as for pooling, but without
+      coordinates.
 
   Returns:
-    A dictionary of scalars `alpha`, `eta_prime`, `eta` and `gamma_prime`; 1
-    where the features are zero and say nothing, NaN where they are not finite.
+    Dictionary of scalars `alpha`, `eta_prime`, `eta` and `gamma_prime`; all are 1 if
+    the features are zero, and NaN if they are not finite.
   """
   phi = _checks.as_features("phi", phi)
   x = _checks.upcast(phi)
@@ -70,18 +78,20 @@ def suggest_parameters(phi: ArrayLike) -> dict[str, jax.Array]:
   )
 
 
-def suggest_first_order_parameters(mean: ArrayLike) -> dict[str, jax.Array]:
-  """Suggests parameters for averages of features, as `suggest_parameters` does.
+def suggest_first_order_parameters(
+  mean: Float[ArrayLike, "*batch d"],
+) -> dict[str, Float[Array, ""]]:
+  """Suggest parameters for mean feature vectors, like `suggest_parameters`.
 
   `eta` is for `first_order_maxexp`, `gamma_prime` for `asinhe` and `eta_prime` for
   `sigme(..., trace_normalize=False)`.
 
   Args:
-    mean: averages `[..., d]`, as `mean(phi, axis=-2)` gives them.
+    mean: Mean feature vectors, as returned by `jnp.mean(phi, axis=-2)`.
 
   Returns:
-    A dictionary of scalars `eta_prime`, `eta` and `gamma_prime`; 1 where the
-    averages are zero and say nothing, NaN where they are not finite.
+    Dictionary of scalars `eta_prime`, `eta` and `gamma_prime`; all are 1 if the means
+    are zero, and NaN if they are not finite.
   """
   mean = _checks.as_floating("mean", mean)
   x = jnp.abs(_checks.upcast(mean))
@@ -95,18 +105,18 @@ def suggest_first_order_parameters(mean: ArrayLike) -> dict[str, jax.Array]:
   )
 
 
-def _sigme_slope(x: jax.Array) -> jax.Array:
-  """Returns the η' for which SigmE takes x to the level."""
+def _sigme_slope(x: Array) -> Array:
+  """Return η' for which SigmE takes x to `_LEVEL`."""
   return 2 * math.atanh(_LEVEL) / x
 
 
-def _maxexp_slope(x: jax.Array, level: float) -> jax.Array:
-  """Returns the η, at least 1, for which MaxExp takes x to the level."""
+def _maxexp_slope(x: Array, level: float) -> Array:
+  """Return η for which MaxExp takes x to `level`, or 1 if that is larger."""
   return jnp.maximum(math.log1p(-level) / jnp.log1p(-x), 1)
 
 
-def _or_one(finite: jax.Array, **suggestions: jax.Array) -> dict[str, jax.Array]:
-  """Returns 1 for what says nothing, and NaN for features that are not finite."""
+def _or_one(finite: Array, **suggestions: Array) -> dict[str, Array]:
+  """Replace undefined suggestions by 1, and all by NaN for non-finite features."""
   return {
     name: jnp.where(
       finite, jnp.where((value > 0) & jnp.isfinite(value), value, 1), jnp.nan
@@ -115,22 +125,22 @@ def _or_one(finite: jax.Array, **suggestions: jax.Array) -> dict[str, jax.Array]
   }
 
 
-def _quantiles(x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-  """Quantiles of |M|, |M|/tr M and the eigenvalues of M/tr M that are not zero."""
-  # Sorting four million entries takes a second; a part of the columns says the same.
+def _quantiles(x: Float[Array, "N d"]) -> tuple[Array, Array, Array]:
+  """Quantiles of nonzero entries |M| and |M|/tr M and of eigenvalues of M/tr M."""
+  # Sorting four million entries takes a second; some of the columns are enough.
   columns = x[:, :: math.ceil(x.shape[1] / _NUM_COLUMNS)]
   entry = _nonzero_quantile(jnp.abs(_linalg.matmul(x.T, columns))) / x.shape[0]
   trace = jnp.sum(jnp.square(x)) / x.shape[0]
   k = _linalg.self_product(x.T if x.shape[0] < x.shape[1] else x)
   eigenvalues = jnp.linalg.eigvalsh(_scaling.trace_normalize(k, 0))
-  # Zeros of the decomposition are as large as its rounding.
+  # Zero eigenvalues come out as large as the rounding error of the decomposition.
   rounding = jnp.finfo(x.dtype).eps * len(k) * jnp.max(eigenvalues)
   eigenvalue = _nonzero_quantile(eigenvalues, above=rounding)
   return entry, entry / trace, eigenvalue
 
 
 def _nonzero_quantile(
-  x: jax.Array, axis: int | None = None, above: ArrayLike = 0
-) -> jax.Array:
-  """Quantile of the numbers that are larger; NaN if none is."""
+  x: Array, axis: int | None = None, above: ScalarLike = 0
+) -> Array:
+  """Quantile of the entries larger than `above`; NaN if there are none."""
   return jnp.nanquantile(jnp.where(x > above, x, jnp.nan), _QUANTILE, axis=axis)

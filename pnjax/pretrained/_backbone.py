@@ -50,7 +50,7 @@ class BackboneSpec:
   def preprocess(
     self, images: UInt8[Array, "*batch H W 3"]
   ) -> Float[Array, "*batch H W 3"]:
-    """Returns images as the model expects them, whatever their leading axes."""
+    """Return images as the model expects them, whatever their leading axes."""
     flat = self.preprocessing(images.reshape(-1, *images.shape[-3:]))
     return flat.reshape(images.shape)
 
@@ -61,7 +61,7 @@ class BackboneSpec:
 
 
 def backbone_from_config(config: ml_collections.ConfigDict) -> BackboneSpec:
-  """Returns the backbone of a config with its weights.
+  """Return the backbone of a config with its weights.
 
   Args:
     config: The group `backbone` of a run config.
@@ -86,7 +86,7 @@ def backbone_from_config(config: ml_collections.ConfigDict) -> BackboneSpec:
 def untrained_backbone(
   config: ml_collections.ConfigDict, recipe: str | None = None
 ) -> BackboneSpec:
-  """Returns the backbone of a config without weights.
+  """Return the backbone of a config without weights.
 
   Args:
     config: The group `backbone` of a run config.
@@ -106,7 +106,7 @@ def untrained_backbone(
 
 
 def weights_path(weights: str) -> pathlib.Path:
-  """Returns the file of pretrained weights, and downloads known ones first.
+  """Return the file of pretrained weights, and download known ones first.
 
   Args:
     weights: Path of a file, or one of `SOURCES`.
@@ -117,7 +117,7 @@ def weights_path(weights: str) -> pathlib.Path:
 
 
 def _options(config: ml_collections.ConfigDict) -> dict[str, Any]:
-  """Returns the fields of the model that a config sets."""
+  """Return the fields of the model that a config sets."""
   if config.dtype not in _DTYPES:
     raise ValueError(
       f"backbone.dtype is {config.dtype!r}, expected one of {', '.join(_DTYPES)}."
@@ -137,7 +137,7 @@ def _options(config: ml_collections.ConfigDict) -> dict[str, Any]:
 def initial_variables(
   model: models.ImageClassifier, backbone: BackboneSpec, image_size: int, seed: int
 ) -> dict[str, Any]:
-  """Returns the variables before training, pretrained where there are weights.
+  """Return the variables before training, pretrained where there are weights.
 
   Args:
     model: The network.
@@ -161,7 +161,7 @@ def initial_variables(
 
 
 def _select(expected: Mapping, loaded: Mapping) -> Mapping:
-  """Returns the loaded weights that the model has; none may be missing."""
+  """Return the loaded weights that the model has; none may be missing."""
   expected, loaded = (
     traverse_util.flatten_dict(tree, sep=".") for tree in (expected, loaded)
   )
@@ -172,7 +172,7 @@ def _select(expected: Mapping, loaded: Mapping) -> Mapping:
 
 
 def _digest(tree: Any) -> str:
-  """Returns the sha256 of a tree of arrays: names, shapes, dtypes and values."""
+  """Return the sha256 of a tree of arrays: names, shapes, dtypes and values."""
   state = hashlib.sha256()
   for path, x in jax.tree_util.tree_leaves_with_path(tree):
     x = np.asarray(x)

@@ -9,7 +9,7 @@ from pnjax.pretrained import _load
 def convert(
   source: str | os.PathLike, output: str | os.PathLike, recipe: str | None = None
 ) -> None:
-  """Writes weights as safetensors that state their recipe, completely or not at all.
+  """Write weights as safetensors that state their recipe, completely or not at all.
 
   Args:
     source: File that `load` reads.

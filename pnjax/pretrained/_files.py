@@ -20,7 +20,7 @@ Metadata = dict[str, str]
 
 
 def read(path: str | os.PathLike) -> tuple[Tensors, Metadata]:
-  """Reads all tensors of a file, and its metadata.
+  """Read all tensors of a file, and its metadata.
 
   The prefix `module.` of PyTorch's data parallelism is removed from names.
 
@@ -42,7 +42,7 @@ def read(path: str | os.PathLike) -> tuple[Tensors, Metadata]:
 def write_safetensors(
   path: str | os.PathLike, tensors: Mapping[str, np.ndarray], metadata: Metadata
 ) -> None:
-  """Writes a file completely or not at all."""
+  """Write a file completely or not at all."""
   path = pathlib.Path(path)
   data = safetensors.numpy.save(
     {name: np.ascontiguousarray(x) for name, x in tensors.items()}, metadata

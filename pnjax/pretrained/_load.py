@@ -38,16 +38,16 @@ class Pretrained:
   variables: dict[str, dict]
 
   def preprocess(self, images: ArrayLike) -> jax.Array:
-    """Returns uint8 RGB images `[B, H, W, 3]` as the input of the network."""
+    """Return uint8 RGB images `[B, H, W, 3]` as the input of the network."""
     return self.recipe.preprocessing(images)
 
   def features(self, x: ArrayLike) -> jax.Array:
-    """Returns the last feature map, given the output of `preprocess`."""
+    """Return the last feature map, given the output of `preprocess`."""
     _check_preprocessed(x)
     return _apply(self.model, self.variables, x, "__call__")
 
   def logits(self, x: ArrayLike) -> jax.Array:
-    """Returns the logits, given the output of `preprocess`."""
+    """Return the logits, given the output of `preprocess`."""
     if self.model.num_classes is None:
       raise ValueError(
         f"These weights of {self.recipe.architecture} have no classifier; use "
@@ -76,7 +76,7 @@ def load(
   *,
   override_recipe: bool = False,
 ) -> Pretrained:
-  """Loads weights with torchvision's or Keras's names.
+  """Load weights with torchvision's or Keras's names.
 
   The file must have every tensor of the network, in its shape, and no others. A file
   without a classifier gives a network without one. Half precision becomes float32.
@@ -113,7 +113,7 @@ def load(
 
 
 def save(path: str | os.PathLike, weights: Pretrained) -> None:
-  """Writes safetensors with torchvision's names, completely or not at all.
+  """Write safetensors with torchvision's names, completely or not at all.
 
   Args:
     path: File to write, in an existing folder. It states its recipe.
@@ -135,7 +135,7 @@ def save(path: str | os.PathLike, weights: Pretrained) -> None:
 def assemble(
   model: models.Backbone, architecture: str, tensors: Mapping[str, np.ndarray]
 ) -> dict[str, dict]:
-  """Returns the variables of a network, given torchvision's or Keras's tensors."""
+  """Return the variables of a network, given torchvision's or Keras's tensors."""
   conversions = _conversions(model, architecture, _names.is_keras(tensors))
   expected = {
     name: shape for c in conversions.values() for name, shape in c.tensors.items()
@@ -153,7 +153,7 @@ def assemble(
 def _conversions(
   model: models.Backbone, architecture: str, keras: bool
 ) -> dict[_names.Path, _names.Conversion]:
-  """Returns how each array of a network is made from the tensors of a file."""
+  """Return how each array of a network is made from the tensors of a file."""
   tree = jax.eval_shape(
     lambda: model.init(jax.random.key(0), jnp.zeros((1, 224, 224, 3)))
   )
@@ -167,7 +167,7 @@ def _conversions(
 def _check(
   expected: Mapping[str, _names.Shape], tensors: Mapping[str, np.ndarray]
 ) -> None:
-  """Raises a ValueError that lists all missing, extra and misshapen tensors."""
+  """Raise a ValueError that lists all missing, extra and misshapen tensors."""
   wrong = [
     f"{name}: {tensors[name].dtype}{list(tensors[name].shape)}, "
     f"expected floating {list(shape)}"

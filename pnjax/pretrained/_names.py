@@ -68,29 +68,29 @@ _KERAS_LEAVES = {
 
 
 def is_keras(names: Iterable[str]) -> bool:
-  """Returns whether names are Keras's, such as `res2a_branch2a/kernel`."""
+  """Return whether names are Keras's, such as `res2a_branch2a/kernel`."""
   return any("/" in name for name in names)
 
 
 def is_classifier(name: str) -> bool:
-  """Returns whether a tensor belongs to a fully connected layer, in either naming."""
+  """Return whether a tensor belongs to a fully connected layer, in either naming."""
   return name.startswith(("fc", "classifier."))
 
 
 def is_counter(name: str) -> bool:
-  """Returns whether a tensor counts steps, which only PyTorch needs."""
+  """Return whether a tensor counts steps, which only PyTorch needs."""
   return name.endswith(".num_batches_tracked")
 
 
 def torchvision_conversion(architecture: str, path: Path, shape: Shape) -> Conversion:
-  """Returns the conversion of an array from torchvision's names and layouts."""
+  """Return the conversion of an array from torchvision's names and layouts."""
   name, layout = torchvision_name(architecture, path), torchvision_layout(path, shape)
   stored = jax.eval_shape(layout.to_torch, jax.ShapeDtypeStruct(shape, np.float32))
   return Conversion({name: stored.shape}, layout.from_torch)
 
 
 def torchvision_name(architecture: str, path: Path) -> str:
-  """Returns the name of an array, such as `layer1.0.conv1.weight`."""
+  """Return the name of an array, such as `layer1.0.conv1.weight`."""
   _, *modules, leaf = path
   if architecture == "alexnet":
     modules = [_TORCHVISION_ALEXNET[name] for name in modules]
@@ -104,14 +104,14 @@ def torchvision_name(architecture: str, path: Path) -> str:
 
 
 def torchvision_layout(path: Path, shape: Shape) -> Layout:
-  """Returns the layout of an array."""
+  """Return the layout of an array."""
   if path[-2:] == ("fc6", "kernel"):
     return _FLATTENED
   return {1: _AS_IS, 2: _DENSE, 4: _CONV}[len(shape)]
 
 
 def keras_conversion(architecture: str, path: Path, shape: Shape) -> Conversion:
-  """Returns the conversion of an array from Keras's first ResNet-50, in HWIO."""
+  """Return the conversion of an array from Keras's first ResNet-50, in HWIO."""
   if architecture != "resnet50":
     raise ValueError(
       f"The architecture is {architecture!r}, expected 'resnet50', the only one with "
@@ -131,7 +131,7 @@ def keras_conversion(architecture: str, path: Path, shape: Shape) -> Conversion:
 
 
 def _keras_layers(modules: list[str]) -> tuple[str, str]:
-  """Returns the names of a convolution and the batch norm after it, given either."""
+  """Return the names of a convolution and the batch norm after it, given either."""
   if len(modules) == 1:
     return "conv1", "bn_conv1"
   stage, block, layer = modules

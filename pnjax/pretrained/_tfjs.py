@@ -12,7 +12,7 @@ _DAMAGED = (tarfile.TarError, EOFError, KeyError, json.JSONDecodeError, zlib.err
 
 
 def read(package: pathlib.Path) -> dict[str, np.ndarray]:
-  """Reads all tensors of the network in a package.
+  """Read all tensors of the network in a package.
 
   `model.json` lists names, shapes and shards. The concatenated shards are the
   concatenated tensors.

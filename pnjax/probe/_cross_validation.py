@@ -6,7 +6,7 @@ from pnjax.probe._ridge import fit_ridge
 
 
 def stratified_folds(labels: np.ndarray, num_folds: int, seed: int) -> np.ndarray:
-  """Returns the fold of each example, with every class spread evenly over the folds."""
+  """Return the fold of each example, with every class spread evenly over the folds."""
   rng = np.random.default_rng(seed)
   folds = np.empty(len(labels), int)
   start = 0
@@ -21,7 +21,7 @@ def stratified_folds(labels: np.ndarray, num_folds: int, seed: int) -> np.ndarra
 def cross_validate(
   kernel: np.ndarray, labels: np.ndarray, num_classes: int, folds: np.ndarray
 ) -> np.ndarray:
-  """Returns the accuracy on each fold of a classifier that is fit on the others.
+  """Return the accuracy on each fold of a classifier that is fit on the others.
 
   Args:
     kernel: Kernel of all examples, `[n, n]`.

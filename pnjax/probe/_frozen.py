@@ -44,7 +44,7 @@ def load_frozen_features(
   pairs: Sequence[tuple[data.Split, data.Split]],
   cache: str | os.PathLike | None = None,
 ) -> FrozenFeatures:
-  """Returns the features of pairs of splits, and extracts those that are not cached.
+  """Return the features of pairs of splits, and extract those that are not cached.
 
   Args:
     config: Run config.
@@ -104,7 +104,7 @@ def kernel_of_config(
   suggested: Mapping[str, float],
   label: str,
 ) -> np.ndarray:
-  """Returns the kernel of all images with those to train on.
+  """Return the kernel of all images with those to train on.
 
   Args:
     config: Run config, whose pooling is applied.

@@ -31,7 +31,7 @@ def pooled_kernel(
   label: str = "kernel",
   memory: int | None = None,
 ) -> np.ndarray:
-  """Returns the inner products of all pooled vectors with the first of them.
+  """Return the inner products of all pooled vectors with the first of them.
 
   Args:
     pool: Function from feature maps `[b, ...]` to pooled vectors `[b, D]`, which is
@@ -80,7 +80,7 @@ def pooled_kernel(
 
 
 def _empty(count: int, length: int) -> np.ndarray:
-  """Returns memory that is returned to the system even if freed memory is kept.
+  """Return memory that is returned to the system even if freed memory is kept.
 
   See `runtime.keep_freed_memory`.
   """

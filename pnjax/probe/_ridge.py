@@ -23,11 +23,11 @@ class RidgeClassifier:
   offset: np.ndarray
 
   def scores(self, kernel: np.ndarray) -> np.ndarray:
-    """Returns scores `[n, C]` for a kernel `[n, m]`."""
+    """Return scores `[n, C]` for a kernel `[n, m]`."""
     return kernel.astype(np.float64) @ self.coefficients + self.offset
 
   def predict(self, kernel: np.ndarray) -> np.ndarray:
-    """Returns classes `[n]` for a kernel `[n, m]`."""
+    """Return classes `[n]` for a kernel `[n, m]`."""
     return np.argmax(self.scores(kernel), axis=1)
 
 

@@ -42,7 +42,7 @@ class Checkpoints:
     return self._manager.latest_step()
 
   def save(self, step: int, state: Any, position: dict) -> None:
-    """Writes a checkpoint in the background.
+    """Write a checkpoint in the background.
 
     Args:
       step: Number of steps taken.
@@ -60,7 +60,7 @@ class Checkpoints:
     )
 
   def restore(self, state: Any) -> tuple[Any, dict]:
-    """Reads the last checkpoint.
+    """Read the last checkpoint.
 
     Args:
       state: Tree of arrays with the structure of the one that was saved.
@@ -78,7 +78,7 @@ class Checkpoints:
     return serialization.from_state_dict(state, restored.state), restored.position
 
   def read(self) -> dict:
-    """Returns all arrays of the last checkpoint as nested dictionaries."""
+    """Return all arrays of the last checkpoint as nested dictionaries."""
     restored = self._manager.restore(
       self._manager.latest_step(),
       args=ocp.args.Composite(state=ocp.args.StandardRestore()),

@@ -12,14 +12,14 @@ from pnjax.runs._records import read_records
 
 
 def draw_curves(workdir: str | os.PathLike) -> pathlib.Path:
-  """Draws the curves of a run to `curves.png`, and returns its path."""
+  """Draws the curves of a run to `curves.png`, and return its path."""
   path = pathlib.Path(workdir) / "curves.png"
   curves_figure([("", workdir)]).savefig(path, dpi=120)
   return path
 
 
 def curves_figure(runs: Sequence[tuple[str, str | os.PathLike]]) -> Figure:
-  """Returns a figure of the curves of one or more runs.
+  """Return a figure of the curves of one or more runs.
 
   Args:
     runs: Label and folder of each run.

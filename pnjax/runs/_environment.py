@@ -13,7 +13,7 @@ import pnjax
 
 
 def environment() -> dict[str, Any]:
-  """Returns the versions of the packages and the commit of the code."""
+  """Return the versions of the packages and the commit of the code."""
   return {
     "versions": {
       "python": platform.python_version(),
@@ -27,7 +27,7 @@ def environment() -> dict[str, Any]:
 
 
 def _git_revision() -> str | None:
-  """Returns the commit of the code, followed by "-dirty" if files were changed."""
+  """Return the commit of the code, followed by "-dirty" if files were changed."""
   folder = pathlib.Path(__file__).parent
   command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=40"]
   try:

@@ -22,7 +22,7 @@ class Records:
   """
 
   def __init__(self, folder: str | os.PathLike | None, steps: Mapping[str, int]):
-    """Opens the records, and drops those after the point where the run resumes.
+    """Open the records, and drop those after the point where the run resumes.
 
     Args:
       folder: Folder of the run; None to write nothing.
@@ -56,13 +56,13 @@ class Records:
       self._board.close()
 
   def write(self, step: int, split: str, values: Mapping[str, float]) -> None:
-    """Writes the metrics of a split after a step."""
+    """Write the metrics of a split after a step."""
     record = {"step": step, "split": split, **values}
     self._metrics.write(json.dumps(record) + "\n")
     self._plot(step, split, values)
 
   def write_timing(self, step: int, values: Mapping[str, float]) -> None:
-    """Writes the speed up to a step."""
+    """Write the speed up to a step."""
     self._timings.write(json.dumps({"step": step, **values}) + "\n")
     self._plot(step, "timing", values)
 
@@ -72,7 +72,7 @@ class Records:
         self._board.add_scalar(f"{group}/{name}", value, step)
 
   def flush(self) -> None:
-    """Writes the records to disk, which has to happen before a checkpoint."""
+    """Write the records to disk, which has to happen before a checkpoint."""
     for file in (self._metrics, self._timings):
       file.flush()
       if self._board is not None:
@@ -80,7 +80,7 @@ class Records:
 
 
 def read_records(folder: str | os.PathLike) -> list[dict]:
-  """Returns the records in the `metrics.jsonl` of a run."""
+  """Return the records in the `metrics.jsonl` of a run."""
   return _read_lines(pathlib.Path(folder) / _METRICS)
 
 

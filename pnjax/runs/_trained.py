@@ -41,21 +41,21 @@ class TrainedModel:
   variables: dict[str, Any]
 
   def transform(self, image: np.ndarray) -> np.ndarray:
-    """Returns an image, uint8 `[H, W, 3]`, in the size that evaluation uses."""
+    """Return an image, uint8 `[H, W, 3]`, in the size that evaluation uses."""
     dataset = self.config.dataset
     options = data.image_options(dataset)
     return data.eval_transform(resize=dataset.resize, **options)(image)
 
   def probabilities(self, images: np.ndarray) -> np.ndarray:
-    """Returns the probabilities `[B, C]` of transformed images."""
+    """Return the probabilities `[B, C]` of transformed images."""
     return np.asarray(self._probabilities(self.variables, images))
 
   def features(self, images: np.ndarray) -> np.ndarray:
-    """Returns the feature maps of transformed images."""
+    """Return the feature maps of transformed images."""
     return np.asarray(self._features(self.variables, images))
 
   def matrices(self, feature_maps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns M and Ψ of feature maps, `[B, d', d']`, for second-order pooling."""
+    """Return M and Ψ of feature maps, `[B, d', d']`, for second-order pooling."""
     pooling = self.model.pooling.clone(triangle=False)
     none: dict[str, Any] = dict.fromkeys(models.PARAMETER_FIELDS)
     without_norm = pooling.clone(
@@ -93,7 +93,7 @@ class TrainedModel:
 
 
 def load(workdir: str | os.PathLike) -> TrainedModel:
-  """Loads the last checkpoint of a run.
+  """Load the last checkpoint of a run.
 
   Raises:
     FileNotFoundError: if the folder has no run, or the run has no checkpoint.

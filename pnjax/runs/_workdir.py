@@ -40,7 +40,7 @@ def prepare_workdir(
   fingerprints: Mapping[str, str | None],
   devices: runtime.Devices,
 ) -> None:
-  """Creates the folder of a run, or checks that it holds the same run.
+  """Create the folder of a run, or check that it holds the same run.
 
   Args:
     workdir: Folder of the run, the same for all hosts.
@@ -96,7 +96,7 @@ def _check_same_config(
 
 
 def read_config(workdir: str | os.PathLike) -> ml_collections.ConfigDict:
-  """Returns the config of a run."""
+  """Return the config of a run."""
   path = pathlib.Path(workdir) / _CONFIG
   if not path.exists():
     raise FileNotFoundError(f"{workdir} holds no run: it has no {_CONFIG}.")
@@ -109,30 +109,30 @@ def read_config(workdir: str | os.PathLike) -> ml_collections.ConfigDict:
 
 
 def read_fingerprints(workdir: str | os.PathLike) -> dict[str, str | None]:
-  """Returns the fingerprints of the images and weights of a run."""
+  """Return the fingerprints of the images and weights of a run."""
   return runtime.read_json(pathlib.Path(workdir) / _FINGERPRINTS)
 
 
 def write_model_info(workdir: pathlib.Path, info: ModelInfo) -> None:
-  """Writes the model info of a run, unless it has been written."""
+  """Write the model info of a run, unless it has been written."""
   path = workdir / _MODEL
   if not path.exists():
     runtime.write_json(path, info._asdict())
 
 
 def read_model_info(workdir: str | os.PathLike) -> ModelInfo | None:
-  """Returns the model info of a run; None if it has not been written yet."""
+  """Return the model info of a run; None if it has not been written yet."""
   path = pathlib.Path(workdir) / _MODEL
   return ModelInfo(**runtime.read_json(path)) if path.exists() else None
 
 
 def write_class_names(workdir: pathlib.Path, names: Sequence[str]) -> None:
-  """Writes the classes of a run."""
+  """Write the classes of a run."""
   runtime.write_text(workdir / _CLASSES, "\n".join([*names, ""]))
 
 
 def read_class_names(workdir: str | os.PathLike) -> list[str]:
-  """Returns the classes of a run, in the order of its outputs."""
+  """Return the classes of a run, in the order of its outputs."""
   return (pathlib.Path(workdir) / _CLASSES).read_text(encoding="utf-8").splitlines()
 
 
@@ -142,18 +142,18 @@ def write_result(
   labels: np.ndarray,
   predictions: np.ndarray,
 ) -> None:
-  """Writes the result of a run, after its predictions."""
+  """Write the result of a run, after its predictions."""
   np.savez(workdir / _PREDICTIONS, label=labels, prediction=predictions)
   runtime.write_json(workdir / _RESULT, result)
 
 
 def read_result(workdir: str | os.PathLike) -> dict[str, Any] | None:
-  """Returns the result of a run; None if the run is not finished."""
+  """Return the result of a run; None if the run is not finished."""
   path = pathlib.Path(workdir) / _RESULT
   return runtime.read_json(path) if path.exists() else None
 
 
 def read_predictions(workdir: str | os.PathLike) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the labels and predicted classes of the images evaluated on."""
+  """Return the labels and predicted classes of the images evaluated on."""
   with np.load(pathlib.Path(workdir) / _PREDICTIONS) as arrays:
     return arrays["label"], arrays["prediction"]

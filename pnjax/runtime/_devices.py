@@ -29,7 +29,7 @@ class Devices:
   """
 
   def __init__(self, devices: Sequence[jax.Device] | None = None):
-    """Uses the given devices, or all that are available."""
+    """Use the given devices, or all that are available."""
     self._all = list(devices) if devices is not None else jax.devices()
     self.host = jax.process_index()
     self.local = [d for d in self._all if d.process_index == self.host]
@@ -51,7 +51,7 @@ class Devices:
     return f"{len(self._all)} × {kind}{hosts}"
 
   def parallelize(self, step: Callable, *, donate: bool) -> Callable:
-    """Returns `step(carry, batch, psum)` as a function of the carry and the batch.
+    """Return `step(carry, batch, psum)` as a function of the carry and the batch.
 
     The carry is the same on all devices, before and after the step. The batch is the
     result of `shard`, and the other output has the same leading axis.
@@ -72,7 +72,7 @@ class Devices:
     )
 
   def replicate(self, tree: Any) -> Any:
-    """Copies a tree of arrays to every local device."""
+    """Copy a tree of arrays to every local device."""
     return jax.device_put(tree, self._replicated)
 
   def shard(
@@ -105,30 +105,30 @@ class Devices:
     return x.reshape(len(self.local), -1, *x.shape[1:])
 
   def gather(self, x: np.ndarray) -> np.ndarray:
-    """Returns the rows of all hosts, in the order of the hosts."""
+    """Return the rows of all hosts, in the order of the hosts."""
     if self.num_hosts == 1:
       return x
     return multihost_utils.process_allgather(jnp.asarray(x), tiled=True)
 
   def barrier(self) -> None:
-    """Waits for all hosts, and so for the files that the first one wrote."""
+    """Wait for all hosts, and so for the files that the first one wrote."""
     if self.num_hosts > 1:
       multihost_utils.sync_global_devices("barrier")
 
   def any_host(self, flag: bool) -> bool:
-    """Returns whether the flag is set on any host."""
+    """Return whether the flag is set on any host."""
     return bool(np.any(self.gather(np.array([flag]))))
 
 
 def to_host(tree: Any) -> Any:
-  """Returns a replicated tree as NumPy arrays."""
+  """Return a replicated tree as NumPy arrays."""
   return jax.tree.map(lambda x: np.asarray(x.addressable_data(0)), tree)
 
 
 def connect_hosts(
   coordinator: str | None, num_hosts: int | None, host: int | None
 ) -> None:
-  """Connects to the other hosts of a run, if there are any.
+  """Connect to the other hosts of a run, if there are any.
 
   Args:
     coordinator: `address:port` of host 0, or `"auto"` on a cluster that JAX knows.

@@ -17,7 +17,7 @@ class DownloadError(OSError):
 
 
 def download(url: str, path: pathlib.Path, sha256: str | None = None) -> None:
-  """Downloads a file, completely or not at all.
+  """Download a file, completely or not at all.
 
   Args:
     url: Address of the file.
@@ -43,7 +43,7 @@ def download(url: str, path: pathlib.Path, sha256: str | None = None) -> None:
 
 
 def _transfer(url: str, path: pathlib.Path) -> str:
-  """Copies the contents of an address to a file, and returns its sha256."""
+  """Copy the contents of an address to a file, and return its sha256."""
   digest, size = hashlib.sha256(), 0
   with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as response:
     total = int(response.headers.get("Content-Length", 0)) or None

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def cache_folder() -> pathlib.Path:
-  """Returns the folder for downloads and features: `$PNJAX_CACHE` or `~/.cache/pnjax`.
+  """Return the folder for downloads and features: `$PNJAX_CACHE` or `~/.cache/pnjax`.
 
   Everything in it can be downloaded or computed again.
   """
@@ -17,7 +17,7 @@ def cache_folder() -> pathlib.Path:
 
 
 def read_json(path: pathlib.Path) -> Any:
-  """Reads a file that `write_json` wrote."""
+  """Read a file that `write_json` wrote."""
   try:
     return json.loads(path.read_text(encoding="utf-8"))
   except ValueError as error:  # Also raised for text that is not UTF-8.
@@ -25,18 +25,18 @@ def read_json(path: pathlib.Path) -> Any:
 
 
 def write_json(path: pathlib.Path, value: Any) -> None:
-  """Writes a value as JSON, completely or not at all."""
+  """Write a value as JSON, completely or not at all."""
   write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
 def write_text(path: pathlib.Path, text: str) -> None:
-  """Writes text, completely or not at all."""
+  """Write text, completely or not at all."""
   temporary = path.with_name(f".{path.name}.new")
   temporary.write_text(text, encoding="utf-8")
   os.replace(temporary, path)
 
 
 def file_digest(path: str | os.PathLike) -> str:
-  """Returns the sha256 of a file."""
+  """Return the sha256 of a file."""
   with open(path, "rb") as file:
     return hashlib.file_digest(file, "sha256").hexdigest()

@@ -8,7 +8,7 @@ import pathlib
 
 @contextlib.contextmanager
 def lock_folder(folder: pathlib.Path) -> Iterator[None]:
-  """Keeps other processes on this machine from writing to a folder.
+  """Keep other processes on this machine from writing to a folder.
 
   The lock of a process that was killed is released by the system.
 

@@ -41,7 +41,7 @@ def keep_freed_memory() -> None:
 
 
 def spare_memory() -> int:
-  """Returns most of the memory, in bytes, that the machine or container can spare."""
+  """Return most of the memory, in bytes, that the machine or container can spare."""
   memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
   with contextlib.suppress(OSError):  # Not Linux.
     available = re.search(r"MemAvailable: *(\d+) kB", _MEMORY_INFO.read_text())

@@ -16,7 +16,7 @@ class Progress:
   """
 
   def __init__(self, done: int, total: int, label: str = "", quiet: bool = False):
-    """Starts the display.
+    """Start the display.
 
     Args:
       done: Number of images that an earlier run completed.
@@ -53,7 +53,7 @@ class Progress:
     return (self._done - self._first) / max(time.monotonic() - self._start, 1e-9)
 
   def advance(self, images: int) -> None:
-    """Counts images as done."""
+    """Count images as done."""
     now = time.monotonic()
     self._done += images
     self._bar.update(images)
@@ -70,14 +70,14 @@ class Progress:
       )
 
   def print(self, text: str) -> None:
-    """Prints a line above the bar."""
+    """Print a line above the bar."""
     if not self._quiet:
       self._bar.write(text, file=sys.stdout)
       sys.stdout.flush()
 
 
 def format_duration(seconds: float) -> str:
-  """Returns a duration in words, such as `2 min 5 s`."""
+  """Return a duration in words, such as `2 min 5 s`."""
   minutes, seconds = divmod(round(seconds), 60)
   hours, minutes = divmod(minutes, 60)
   parts = [(hours, "h"), (minutes, "min"), (seconds, "s")]

@@ -9,7 +9,7 @@ from pnjax.train import _optimizer
 
 
 def check_config(config: ml_collections.ConfigDict, num_hosts: int) -> None:
-  """Raises ValueError if fields have values that cannot work."""
+  """Raise ValueError if fields have values that cannot work."""
   config_lib.check_fields(config)
   train = config.train
   counts = "batch_size", "num_epochs", "num_microbatches"

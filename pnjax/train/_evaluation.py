@@ -19,7 +19,7 @@ def evaluate(
   num_classes: int,
   devices: runtime.Devices,
 ) -> tuple[dict[str, Any], np.ndarray]:
-  """Evaluates every example once, whatever the number of devices.
+  """Evaluate every example once, whatever the number of devices.
 
   Args:
     eval_step: `eval_step` on all devices.
@@ -50,14 +50,14 @@ def evaluate(
 def confusion_matrix(
   labels: np.ndarray, predictions: np.ndarray, num_classes: int
 ) -> np.ndarray:
-  """Returns the number of examples by label and predicted class, `[C, C]`."""
+  """Return the number of examples by label and predicted class, `[C, C]`."""
   confusion = np.zeros((num_classes, num_classes), int)
   np.add.at(confusion, (labels, predictions), 1)
   return confusion
 
 
 def summarize(loss: float, confusion: np.ndarray) -> dict[str, Any]:
-  """Returns the reported metrics.
+  """Return the reported metrics.
 
   Args:
     loss: Sum of the losses of all examples.

@@ -71,7 +71,7 @@ class Experiment:
     }
 
   def inputs(self, cache: str | os.PathLike | None) -> tuple[Inputs, Inputs]:
-    """Returns the examples to train on and to evaluate on.
+    """Return the examples to train on and to evaluate on.
 
     Args:
       cache: Folder of cached features, for a config that uses them.
@@ -99,7 +99,7 @@ class Experiment:
     )
 
   def task(self, suggested: dict[str, float]) -> Task:
-    """Returns the network with its optimizer.
+    """Return the network with its optimizer.
 
     Args:
       suggested: Pooling parameters that the config leaves open.
@@ -120,7 +120,7 @@ class Experiment:
     )
 
   def initial_state(self, task: Task) -> _state.TrainState:
-    """Returns the state before the first step."""
+    """Return the state before the first step."""
     config = self.config
     variables = pretrained.initial_variables(
       task.model, self.backbone, config.dataset.image_size, config.seed
@@ -134,7 +134,7 @@ class Experiment:
 def open_experiment(
   config: ml_collections.ConfigDict, devices: runtime.Devices
 ) -> Experiment:
-  """Opens the data and weights of a config, and checks it; nothing is compiled.
+  """Open the data and weights of a config, and check it; nothing is compiled.
 
   Args:
     config: Run config.

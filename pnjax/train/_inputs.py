@@ -32,7 +32,7 @@ class Inputs:
   feature_maps: Sequence[np.ndarray] | None = None
 
   def train_batches(self) -> grain.IterDataset:
-    """Returns endless batches of this host."""
+    """Return endless batches of this host."""
     if self.feature_maps is None:
       return data.train_batches(
         self.split,
@@ -45,7 +45,7 @@ class Inputs:
     return data.batch(order.map(self._cached_example), **self._batching())
 
   def eval_batches(self) -> grain.IterDataset:
-    """Returns batches of this host that have every example once."""
+    """Return batches of this host that have every example once."""
     if self.feature_maps is None:
       return data.eval_batches(
         self.split,

@@ -150,7 +150,7 @@ def train_and_evaluate(
 def _describe_model_once(
   experiment: Experiment, workdir: pathlib.Path
 ) -> runs.ModelInfo:
-  """Returns the model info that the first process of the run wrote."""
+  """Return the model info that the first process of the run wrote."""
   if experiment.devices.is_first and runs.read_model_info(workdir) is None:
     runs.write_class_names(workdir, experiment.train_split.class_names)
     suggested = experiment.suggest_parameters()
@@ -165,7 +165,7 @@ def _describe_model_once(
 def _describe(
   experiment: Experiment, position: _Position, suggested: Mapping[str, float]
 ) -> str:
-  """Returns a line about the work ahead."""
+  """Return a line about the work ahead."""
   begin = f", from step {position.step} of {experiment.num_steps}"
   values = ", ".join(f"{n} = {v:.4g}" for n, v in suggested.items())
   return (
@@ -178,14 +178,14 @@ def _describe(
 
 
 def _should_stop(stop: runtime.StopRequest, experiment: Experiment, step: int) -> bool:
-  """Returns whether any host was asked to stop; hosts agree only at records."""
+  """Return whether any host was asked to stop; hosts agree only at records."""
   if experiment.devices.num_hosts == 1:
     return bool(stop)
   return _record_is_due(experiment, step) and experiment.devices.any_host(bool(stop))
 
 
 def _is_due(experiment: Experiment, step: int, every: int) -> bool:
-  """Returns whether something is due that happens every so many epochs."""
+  """Return whether something is due that happens every so many epochs."""
   return step % (every * experiment.epoch_steps) == 0 or step == experiment.num_steps
 
 
@@ -207,7 +207,7 @@ def _take_step(
 
 
 def _check_finite(state: TrainState, saved: int) -> None:
-  """Raises NonFiniteLossError if a step since the last record was not finite."""
+  """Raise NonFiniteLossError if a step since the last record was not finite."""
   bad_step = runtime.to_host(state.sums.bad_step)
   if bad_step >= 0:
     last = f"step {saved}" if saved else "none yet"
@@ -225,7 +225,7 @@ def _record(
   progress: runtime.Progress,
   devices: runtime.Devices,
 ) -> TrainState:
-  """Records the steps since the last record, and returns a state with new sums."""
+  """Record the steps since the last record, and return a state with new sums."""
   sums = runtime.to_host(state.sums)
   loss, top1 = (float(x / sums.count) for x in (sums.loss, sums.correct))
   records.write(step, "train", {"loss": loss, "top1": top1})
@@ -236,7 +236,7 @@ def _record(
 def _evaluate(
   experiment: Experiment, eval_step: Callable, inputs: Inputs, state: TrainState
 ) -> tuple[dict[str, Any], np.ndarray]:
-  """Returns metrics and predictions for the images to evaluate on."""
+  """Return metrics and predictions for the images to evaluate on."""
   return _evaluation.evaluate(
     eval_step,
     state.variables,
@@ -254,7 +254,7 @@ def _report(
   records: runs.Records,
   progress: runtime.Progress,
 ) -> None:
-  """Records and prints the metrics of an evaluation."""
+  """Record and print the metrics of an evaluation."""
   loss, top1, mean = (metrics[n] for n in ("loss", "top1", "mean_per_class"))
   records.write(step, "test", {"loss": loss, "top1": top1, "mean_per_class": mean})
   epoch, num_epochs = step / experiment.epoch_steps, experiment.config.train.num_epochs
@@ -272,7 +272,7 @@ def _save(
   position: _Position,
   elapsed: float,
 ) -> None:
-  """Saves a checkpoint, after the records that led to it."""
+  """Save a checkpoint, after the records that led to it."""
   records.flush()
   saved = dataclasses.replace(position, elapsed=elapsed, data=batches.get_state())
   checkpoints.save(position.step, state, dataclasses.asdict(saved))
@@ -285,7 +285,7 @@ def _write_result(
   predictions: np.ndarray,
   elapsed: float,
 ) -> dict[str, Any]:
-  """Writes the result and the predictions, and returns the result."""
+  """Write the result and the predictions, and return the result."""
   names = experiment.train_split.class_names
   result = {
     **metrics,

@@ -14,7 +14,7 @@ _CLASSIFIER_MOMENTUM = 0.9
 def learning_rate(
   config: ml_collections.ConfigDict, steps_per_epoch: int, num_epochs: int
 ) -> optax.Schedule:
-  """Returns the learning rate: constant within an epoch, log-spaced over epochs.
+  """Return the learning rate: constant within an epoch, log-spaced over epochs.
 
   Args:
     config: The group `optim` of a run config.
@@ -38,7 +38,7 @@ def learning_rate(
 def make_optimizer(
   config: ml_collections.ConfigDict, schedule: optax.Schedule
 ) -> optax.GradientTransformation:
-  """Returns the optimizer of a config, for parameters by their paths.
+  """Return the optimizer of a config, for parameters by their paths.
 
   Args:
     config: Run config.
@@ -105,11 +105,11 @@ def _rmsprop(decay: float, momentum: float) -> optax.GradientTransformation:
 
 
 def _kernels_of(part: str, params: dict[str, jax.Array]) -> dict[str, bool]:
-  """Returns for each path whether it is a kernel of the given part."""
+  """Return for each path whether it is a kernel of the given part."""
   parts = _parts(params)
   return {path: p.ndim > 1 and parts[path] == part for path, p in params.items()}
 
 
 def _parts(params: dict[str, jax.Array]) -> dict[str, str]:
-  """Returns the part of an `ImageClassifier` that each path belongs to."""
+  """Return the part of an `ImageClassifier` that each path belongs to."""
   return {path: path.split(".")[0] for path in params}

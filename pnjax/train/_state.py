@@ -37,7 +37,7 @@ class RunningSums(struct.PyTreeNode):
 
   @classmethod
   def zero(cls) -> "RunningSums":
-    """Returns sums over no steps."""
+    """Return sums over no steps."""
     # Each has its own buffer, since a step donates them.
     loss, correct, count = (np.zeros((), np.float32) for _ in range(3))
     return cls(loss, correct, count, np.full((), -1, np.int32))
@@ -50,7 +50,7 @@ class RunningSums(struct.PyTreeNode):
     count: jax.Array,
     finite: jax.Array,
   ) -> "RunningSums":
-    """Returns the sums with those of another step."""
+    """Return the sums with those of another step."""
     is_first_bad = (self.bad_step < 0) & ~finite
     return RunningSums(
       loss=self.loss + loss,
@@ -88,7 +88,7 @@ class TrainState(struct.PyTreeNode):
 
 
 def parameter_paths(variables: Mapping[str, Any]) -> list[str]:
-  """Returns the paths of all parameters."""
+  """Return the paths of all parameters."""
   return list(traverse_util.flatten_dict(variables["params"], sep="."))
 
 
@@ -98,7 +98,7 @@ def create_state(
   optimizer: optax.GradientTransformation,
   seed: int,
 ) -> TrainState:
-  """Returns the state before the first step.
+  """Return the state before the first step.
 
   Args:
     variables: Variables of the network.

@@ -59,7 +59,7 @@ class Evaluation:
 
   @classmethod
   def zero(cls, num_classes: int) -> "Evaluation":
-    """Returns sums over no examples."""
+    """Return sums over no examples."""
     confusion = jnp.zeros((num_classes, num_classes), jnp.int32)
     return cls(jnp.zeros((), jnp.float32), confusion)
 
@@ -67,7 +67,7 @@ class Evaluation:
 def train_step(
   task: Task, state: TrainState, batch: Batch, psum: Psum
 ) -> tuple[TrainState, dict[str, jax.Array]]:
-  """Takes one step of the optimizer.
+  """Take one step of the optimizer.
 
   Args:
     task: The network and its optimizer.
@@ -132,7 +132,7 @@ def eval_step(
   batch: Batch,
   psum: Psum,
 ) -> tuple[Evaluation, dict[str, jax.Array]]:
-  """Adds a batch to an evaluation.
+  """Add a batch to an evaluation.
 
   Args:
     task: The network.
@@ -159,7 +159,7 @@ def eval_step(
 
 
 def _logits(task, variables, batch, key=None):
-  """Returns logits and, in training (with a key), the statistics of batch norm."""
+  """Return logits and, in training (with a key), the statistics of batch norm."""
   train = key is not None
   kwargs = {"mutable": ["batch_stats"], "rngs": {"dropout": key}} if train else {}
   if "features" in batch:

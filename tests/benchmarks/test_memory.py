@@ -1,45 +1,50 @@
-import functools
-
 import jax
-import jax.numpy as jnp
 import pytest
 
 from benchmarks import memory
-from pnjax import models
+from pnjax import config as config_lib
 
-BACKBONE = models.ResNet(stage_sizes=(1,), width=4, dtype=jnp.bfloat16)
-DENSE = models.Classifier(BACKBONE, models.SecondOrderPooling(), num_classes=3)
-
-
-def test_count():
-  counted = memory.count(DENSE, batch=2, size=32)
-  params, *_ = memory.arguments(DENSE, 2, 32)
-  num_params = sum(p.size for p in jax.tree.leaves(params))
-  for what in ("parameters", "gradients", "state of RMSprop"):
-    assert counted[what] == 4 * num_params
-  assert counted["pictures"] == 4 * 2 * 32 * 32 * 3
-  # The output of each convolution is the input of the next, in bfloat16.
-  num_activations = 2 * (16 * 16 * 4 + 8 * 8 * (4 + 4 + 4))
-  assert counted["kept for the backward pass"] >= 2 * num_activations
+KEPT = "kept for the backward pass"
 
 
-def test_activations_grow_with_the_batch_and_parameters_do_not():
-  small, large = (memory.count(DENSE, batch, size=32) for batch in (2, 200))
-  assert small["parameters"] == large["parameters"]
-  kept = "kept for the backward pass"
-  assert 50 * small[kept] <= large[kept] <= 100 * small[kept]
+@pytest.fixture(scope="module")
+def task():
+  config = config_lib.get_config()
+  config.backbone.name = "tiny_resnet"
+  config.backbone.dtype = "bfloat16"
+  return memory.make_task(config, num_classes=3)
+
+
+@pytest.fixture(scope="module")
+def counted(task):
+  return memory.count(task, batch=2, size=32)
+
+
+def test_count(task, counted):
+  state, _ = memory.arguments(task, batch=2, size=32)
+  num_params = sum(p.size for p in jax.tree.leaves(state.trainable))
+  assert counted["parameters"] == counted["gradients"] == 4 * num_params
+  # RMSprop has one average per parameter, and counts its steps.
+  assert 0 <= counted["optimizer state"] - 4 * num_params < 100
+  assert counted["images"] == 2 * 32 * 32 * 3
+
+
+def test_inputs_of_all_convolutions_are_kept(counted):
+  # In bfloat16: images, stem before and after max-pooling, and both blocks.
+  sizes = [32**2 * 3, (16**2 + 8**2) * 8, 8**2 * (8 + 8 + 32), 4**2 * (16 + 16)]
+  assert counted[KEPT] >= 2 * 2 * sum(sizes)
+
+
+def test_only_what_is_kept_grows_with_the_batch(task, counted):
+  large = memory.count(task, batch=200, size=32)
+  for name in ("parameters", "gradients", "optimizer state"):
+    assert counted[name] == large[name]
+  assert 50 * counted[KEPT] <= large[KEPT] <= 100 * counted[KEPT]
 
 
 @pytest.mark.slow
-def test_the_step_that_is_measured_trains():
-  shapes = memory.arguments(DENSE, 2, 32)[3:]
-  images = jax.random.normal(jax.random.key(0), shapes[0].shape)
-  labels = jnp.arange(2, dtype=shapes[1].dtype)
-  variables = DENSE.init(jax.random.key(0), images)
-  params, batch_stats = variables["params"], variables["batch_stats"]
-  squares = jax.tree.map(jnp.zeros_like, params)
-  step = jax.jit(functools.partial(memory.training_step, DENSE))
-  before = memory.loss(DENSE, params, batch_stats, images, labels)
-  for _ in range(3):
-    params, squares = step(params, squares, batch_stats, images, labels)
-  assert memory.loss(DENSE, params, batch_stats, images, labels) < before
+def test_compiled(task, counted):
+  num_bytes = memory.compiled(task, 2, 32, "cpu")
+  arguments = ("parameters", "optimizer state", "images")
+  assert num_bytes >= sum(counted[name] for name in arguments)
+  assert num_bytes <= 3 * sum(counted.values())

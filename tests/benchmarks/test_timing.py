@@ -20,7 +20,7 @@ def test_rest_is_not_timed(monkeypatch):
   assert rests == [0.2] * 6
 
 
-def test_median(monkeypatch):
+def test_result_is_the_median(monkeypatch):
   clock = iter([0.0, 1.0, 10.0, 15.0, 20.0, 22.0])
   monkeypatch.setattr(time, "perf_counter", lambda: next(clock))
   seconds = timing.measure({"a": lambda: None}, rounds=3, warm_up=False)

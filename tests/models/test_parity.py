@@ -1,6 +1,4 @@
-"""Backbones against PyTorch, on the same random weights."""
-
-import copy
+"""Backbones against PyTorch, with the same random weights."""
 
 from flax import traverse_util
 import jax
@@ -15,30 +13,25 @@ torch = pytest.importorskip("torch")
 
 from benchmarks import torch_networks  # noqa: E402
 
-# Not the default, and far enough from it to be seen with the variances below.
+# Not the default, and far enough from it to matter with the variances below.
 EPSILON = 1e-3
-
-NETWORKS = {
-  "resnet50_v1": (
-    models.ResNet50(variant="v1", epsilon=EPSILON, num_classes=1000),
-    lambda: torch_networks.ResNet50("v1", EPSILON),
-  ),
-  "resnet50_v1.5": (
-    models.ResNet50(variant="v1.5", epsilon=EPSILON, num_classes=1000),
-    lambda: torch_networks.ResNet50("v1.5", EPSILON),
-  ),
-  "alexnet": (models.AlexNet(num_classes=1000), torch_networks.AlexNet),
-}
+NETWORKS = ("resnet50_v1", "resnet50_v1.5", "alexnet")
+SLOW_SIZES = (224, 336, 448)
 
 
-@pytest.fixture(scope="module", params=NETWORKS)
-def pair(request):
-  """The same network in Flax and in PyTorch."""
-  model, make = NETWORKS[request.param]
+def make_networks(name, stage_sizes=(3, 4, 6, 3)):
+  """Returns the same network in Flax and in PyTorch, the latter with random weights."""
   torch.manual_seed(0)
-  network = make().eval()
+  if name == "alexnet":
+    model, network = models.AlexNet(num_classes=1000), torch_networks.AlexNet()
+  else:
+    variant = name.removeprefix("resnet50_")
+    model = models.ResNet50(
+      stage_sizes=stage_sizes, variant=variant, epsilon=EPSILON, num_classes=1000
+    )
+    network = torch_networks.ResNet50(variant, EPSILON, stage_sizes)
   randomize_batch_norm(network)
-  return model, convert(model, network.state_dict()), network
+  return model, network.eval()
 
 
 def randomize_batch_norm(network):
@@ -55,7 +48,7 @@ def convert(model, tensors):
   return _load.assemble(model, architecture, {k: v.numpy() for k, v in tensors.items()})
 
 
-def pictures(rng, size):
+def images(rng, size):
   return rng.standard_normal((1, size, size, 3), dtype=np.float32)
 
 
@@ -69,67 +62,92 @@ def relative_difference(actual, expected):
   return np.max(np.abs(actual - expected)) / np.max(np.abs(expected))
 
 
-@pytest.mark.parametrize("size", [224, 336, 448])
-def test_every_stage_equals_pytorch(pair, rng, size):
-  model, variables, network = pair
-  x = pictures(rng, size)
-  with torch.inference_mode():
-    expected = network.stages(to_torch(x))
-  actual = jax.jit(lambda v, x: model.apply(v, x, method="stages"))(variables, x)
-  assert actual.keys() == expected.keys()
-  for name, y in expected.items():
-    assert relative_difference(actual[name], y.permute(0, 2, 3, 1)) <= 1e-4, name
-
-
-def test_logits_equal_pytorch(pair, rng):
-  model, variables, network = pair
-  x = pictures(rng, 224)
-  with torch.inference_mode():
-    expected = network(to_torch(x))
-  actual = jax.jit(lambda v, x: model.apply(v, x, method="logits"))(variables, x)
-  assert relative_difference(actual, expected) <= 1e-4
-
-
 @pytest.mark.parametrize(
-  "size",
-  [96, *(pytest.param(size, marks=pytest.mark.slow) for size in (224, 336, 448))],
+  ("name", "size"),
+  [
+    ("resnet50_v1", 43),  # The sides of its feature maps: 22, 11, 6, 3, 2.
+    ("alexnet", 224),
+    *(
+      pytest.param(name, size, marks=pytest.mark.slow)
+      for name in NETWORKS
+      for size in SLOW_SIZES
+      if (name, size) != ("alexnet", 224)
+    ),
+  ],
 )
-def test_gradients_equal_pytorch(pair, rng, x64, size):
-  """In float64: float32 rounds some activation to the other side of a kink.
+def test_stages_and_logits_equal_pytorch(rng, name, size):
+  model, network = make_networks(name)
+  has_logits = name != "alexnet" or size == 224
+  x = images(rng, size)
+  with torch.inference_mode():
+    feature_maps = network.stages(to_torch(x))
+    expected = {stage: y.permute(0, 2, 3, 1) for stage, y in feature_maps.items()}
+    if has_logits:
+      expected["logits"] = network(to_torch(x))
 
-  Of ten million activations one or two are within rounding of zero, or of their
-  neighbour in max-pooling. ReLU or the pooling then chooses another way in either
-  framework, and gradients differ by what goes that way: traced in float32, pictures
-  with no such choice agreed to 1e-4, and a single one made a difference of 1e-2.
+  def outputs(model, x):
+    feature_maps = model.stages(x)
+    *_, last = feature_maps.values()
+    return feature_maps | ({"logits": model.classify(last)} if has_logits else {})
+
+  apply = jax.jit(lambda variables, x: model.apply(variables, x, method=outputs))
+  actual = apply(convert(model, network.state_dict()), x)
+  assert actual.keys() == expected.keys()
+  for output, y in expected.items():
+    assert relative_difference(actual[output], y) <= 1e-4, output
+
+
+@pytest.mark.parametrize(("name", "size"), [("resnet50_v1.5", 43), ("alexnet", 75)])
+def test_gradients_equal_pytorch(rng, x64, name, size):
+  # Fewer blocks, but one of each kind. Version 1.5 has all convolutions of version 1.
+  check_gradients(rng, *make_networks(name, stage_sizes=(2, 1, 1, 1)), size)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("size", [96, *SLOW_SIZES])
+def test_gradients_of_whole_networks_equal_pytorch(rng, x64, name, size):
+  check_gradients(rng, *make_networks(name), size)
+
+
+def check_gradients(rng, model, network, size):
+  """Compares the output and all gradients, in float64.
+
+  In float32, an activation may round to the other side of a kink. Out of ten million,
+  one or two are within rounding error of zero, or of their neighbor in max-pooling.
+  ReLU or the pooling may then choose differently in the two frameworks, and gradients
+  differ by whatever passes there: images without such a choice agreed to 1e-4, and a
+  single choice made a difference of 1e-2.
   """
-  model, variables, network = pair
-  model = model.clone(dtype=jnp.float64)
-  variables = jax.tree.map(lambda v: v.astype(jnp.float64), variables)
-  x = pictures(rng, size).astype(np.float64)
-  network = copy.deepcopy(network).double()
+  # The last feature map does not depend on the classifier.
+  model = model.clone(num_classes=None, dtype=jnp.float64)
+  delattr(network, "fc" if hasattr(network, "fc") else "classifier")
+  x = images(rng, size).astype(np.float64)
   x_torch = to_torch(x).requires_grad_()
-  *_, y = network.stages(x_torch).values()
+  *_, y = network.double().stages(x_torch).values()
   g = rng.standard_normal(y.permute(0, 2, 3, 1).shape)
   y.backward(to_torch(g))
-  of_parameters = {
-    name: p.grad for name, p in network.named_parameters() if p.grad is not None
-  }
-  expected = convert(model, network.state_dict() | of_parameters)["params"]
+  tensors = network.state_dict()
+  variables = jax.tree.map(np.float64, convert(model, tensors))
+  tensors |= {name: p.grad for name, p in network.named_parameters()}
+  expected = convert(model, tensors)["params"]
 
   @jax.jit
-  def gradients(params, x):
-    def loss(params, x):
-      y = model.apply(variables | {"params": params}, x, train=True)
-      return jnp.sum(y * g)
+  def output_and_gradients(params, x):
+    def apply(params, x):
+      return model.apply(variables | {"params": params}, x, train=True)
 
-    return jax.grad(loss, argnums=(0, 1))(params, x)
+    y, vjp = jax.vjp(apply, params, x)
+    return y, *vjp(g)
 
-  actual, x_bar = gradients(variables["params"], x)
+  output, actual, x_bar = output_and_gradients(variables["params"], x)
   actual, expected = map(traverse_util.flatten_dict, (actual, expected))
-  x_expected = x_torch.grad.permute(0, 2, 3, 1)
-  differences = {"x": relative_difference(x_bar, x_expected)}
+  assert actual.keys() == expected.keys()
+  differences = {
+    "output": relative_difference(output, y.detach().permute(0, 2, 3, 1)),
+    "x": relative_difference(x_bar, x_torch.grad.permute(0, 2, 3, 1)),
+  }
   for path, leaf in actual.items():
-    if not path[0].startswith("fc"):  # The map does not depend on the classifier.
-      differences["/".join(path)] = relative_difference(leaf, expected[path])
-  # What is left is the rounding of `convert`, which makes float32.
+    differences["/".join(path)] = relative_difference(leaf, expected[path])
+  # `convert` rounds to float32, which is all that remains.
   assert {k: d for k, d in differences.items() if not d <= 1e-6} == {}

@@ -1,13 +1,12 @@
-"""The operators in families, so that one test can be about all of a kind."""
+"""Families of operators, and the checks and inputs that their tests share."""
 
 import jax
 import jax.numpy as jnp
-from jax.test_util import check_grads
 import numpy as np
 
 from pnjax import ops
 
-# Name: (function of a matrix, its one parameter).
+# Name: (function of a matrix, value of its parameter).
 SPECTRAL = {
   "gamma": (ops.spectral_gamma, 0.5),
   "maxexp": (ops.spectral_maxexp, 7.3),
@@ -15,7 +14,7 @@ SPECTRAL = {
   "sigme": (ops.spectral_sigme, 12.0),
 }
 
-# Name: (function of features, its one parameter).
+# Name: (function of features, value of its parameter).
 SPECTRAL_POOLS = {
   "gamma": (ops.spectral_gamma_pool, 0.5),
   "maxexp": (ops.spectral_maxexp_pool, 7.3),
@@ -23,7 +22,7 @@ SPECTRAL_POOLS = {
   "sigme": (ops.spectral_sigme_pool, 12.0),
 }
 
-# The spectral functions without γ, whose slope at zero is infinite.
+# The spectral functions with a finite slope at zero, i.e. all but Gamma.
 SMOOTH = ("maxexp", "asinhe", "sigme")
 
 ELEMENTWISE = {
@@ -48,50 +47,87 @@ def matrix_with_spectrum(rng, eigenvalues):
 
 
 def value_and_derivatives(f, x, parameter, g):
-  """f(x, parameter), and the cotangents of both for the cotangent g."""
-  x, g = jnp.asarray(x), jnp.asarray(g)
-  value, vjp = jax.vjp(f, x, parameter)
-  return value, *vjp(g.astype(value.dtype))
+  """The value f(x, parameter) and the cotangents of both arguments for g."""
+  value, vjp = jax.vjp(f, jnp.asarray(x), parameter)
+  return value, *vjp(jnp.asarray(g).astype(value.dtype))
 
 
 def check_gradients(f, args, modes=("rev",)):
-  """`check_grads` to a relative error of 1e-6, in float64."""
-  check_grads(f, args, 1, modes, atol=1e-6, rtol=1e-6, eps=1e-5)
+  """Compare derivatives with central differences to 1e-6; needs float64."""
+  _check_slopes(_slopes(f, modes, args, _directions(args, 1)))
 
 
 def check_second_derivatives(f, args, modes=("fwd", "rev")):
-  """`check_grads` of first and second order, in float64."""
-  check_grads(f, args, 2, modes)
+  """Compare first and second derivatives, in all combinations of modes."""
+  slopes = jax.jit(_slopes, static_argnums=(0, 1))
+  _check_slopes(slopes(f, modes, args, _directions(args, 2)))
+
+
+def _directions(args, count):
+  rng = np.random.default_rng(1)
+  return [
+    jax.tree.map(lambda x: rng.normal(size=np.shape(x)), args) for _ in range(count)
+  ]
+
+
+def _check_slopes(slopes):
+  for got, want in slopes:
+    assert got.dtype == np.float64
+    np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6)
+
+
+def _slopes(f, modes, args, directions):
+  def weighted_sum(args):
+    out = f(*args)
+    return jnp.vdot(jnp.cos(jnp.arange(out.size, dtype=out.dtype)), out)
+
+  return list(_slopes_of_scalar(weighted_sum, modes, args, directions))
+
+
+def _slopes_of_scalar(f, modes, args, directions, step=1e-5):
+  """Pairs of a derivative along the directions and its central difference."""
+  direction, *other_directions = directions
+
+  def at(offset):
+    return f(jax.tree.map(lambda x, v: x + offset * v, args, direction))
+
+  central_difference = (at(step) - at(-step)) / (2 * step)
+  by_mode = {
+    "fwd": lambda args: jax.jvp(f, (args,), (direction,))[1],
+    "rev": lambda args: sum(map(jnp.vdot, jax.grad(f)(args), direction)),
+  }
+  for mode in modes:
+    yield by_mode[mode](args), central_difference
+    if other_directions:
+      yield from _slopes_of_scalar(by_mode[mode], modes, args, other_directions)
 
 
 def features(rng, kind, dtype=np.float64):
-  """Features in the shapes and degeneracies that pooling has to survive."""
+  """Features of the shapes and degeneracies that pooling must handle."""
   x = np.maximum(rng.normal(size=(6, 9)), 0)
   return {
     "wide": x,
-    "tall": x.T,
-    "square": x[:, :6],
-    "batch": np.maximum(rng.normal(size=(2, 4, 7)), 0),
-    "one vector": x[:1],
     "repeated vectors": np.repeat(x[:2], 3, axis=0),
+    "repeated channels": np.repeat(x[:, :3], 3, axis=1),
     "rank one": np.outer(np.arange(1, 7), x[0]),
     "constant": np.ones((6, 9)),
     "centered": x - x.mean(axis=0),
     "one channel": np.eye(9)[:1] * np.arange(1, 7)[:, None],
     "zero": np.zeros((6, 9)),
+    "tall": np.maximum(rng.normal(size=(14, 9)), 0),
+    "one vector": x[:1],
   }[kind].astype(dtype)
 
 
-FEATURES = (
+# Kinds of features with 6 vectors of 9 channels.
+WIDE = (
   "wide",
-  "tall",
-  "square",
-  "batch",
-  "one vector",
   "repeated vectors",
+  "repeated channels",
   "rank one",
   "constant",
   "centered",
   "one channel",
   "zero",
 )
+FEATURES = (*WIDE, "tall", "one vector")

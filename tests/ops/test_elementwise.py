@@ -8,7 +8,7 @@ import pytest
 from pnjax import ops
 from tests.ops import families
 
-# Table 1: ψ(p) and ψ'(p), each as the paper writes it, for p in (0, 1).
+# Table 1: ψ(p) and ψ'(p) as written in the paper, for p in (0, 1).
 TABLE_1 = {
   "gamma": (lambda p, g: p**g, lambda p, g: g * p ** (g - 1)),
   "maxexp": (lambda p, n: 1 - (1 - p) ** n, lambda p, n: n * (1 - p) ** (n - 1)),
@@ -40,10 +40,11 @@ def of_probability(name, parameter):
 def test_table_1(x64, name):
   value, slope = TABLE_1[name]
   parameter = families.ELEMENTWISE[name][1]
-  psi = of_probability(name, parameter)
-  for p in (1e-3, 0.1, 0.5, 0.9):
-    np.testing.assert_allclose(psi(p), value(p, parameter), rtol=1e-10)
-    np.testing.assert_allclose(jax.grad(psi)(p), slope(p, parameter), rtol=1e-10)
+  p = np.array([1e-3, 0.1, 0.5, 0.9])
+  psi = jax.value_and_grad(of_probability(name, parameter))
+  got_value, got_slope = jax.jit(jax.vmap(psi))(p)
+  np.testing.assert_allclose(got_value, value(p, parameter), rtol=1e-10)
+  np.testing.assert_allclose(got_slope, slope(p, parameter), rtol=1e-10)
 
 
 @pytest.mark.parametrize("name", ["asinhe", "sigme"])
@@ -55,10 +56,8 @@ def test_table_1_surrogates_are_odd_with_finite_slope(x64, name):
 
 
 def test_table_1_slope_of_gamma_at_zero_grows_without_bound(x64):
-  slopes = [
-    jax.grad(lambda p, lam=lam: ops.gamma(p, 0.5, lam))(0.0)
-    for lam in (1e-2, 1e-6, 1e-12)
-  ]
+  slope = jax.vmap(jax.grad(lambda p, lam: ops.gamma(p, 0.5, lam)), (None, 0))
+  slopes = slope(0.0, np.array([1e-2, 1e-6, 1e-12]))
   np.testing.assert_allclose(slopes, [5.0, 500.0, 5e5], rtol=1e-10)
 
 
@@ -67,8 +66,8 @@ def test_gamma_of_negative_entries_is_zero_not_nan():
   assert (value, grad) == (0.0, 0.0)
 
 
-def test_trace_normalisation_by_hand(x64):
-  m = jnp.array([[2.0, 1.0], [1.0, 2.0]])
+def test_trace_normalization_by_hand(x64):
+  m = np.array([[2.0, 1.0], [1.0, 2.0]])
   np.testing.assert_allclose(
     ops.maxexp(m, 3.0, lam=1.0), 1 - (1 - m / 5) ** 3, rtol=1e-14
   )
@@ -81,31 +80,36 @@ def test_trace_normalisation_by_hand(x64):
 
 
 def test_first_order(x64):
-  mean = jnp.array([0.1, 0.3, 0.0])
+  mean = np.array([0.1, 0.3, 0.0])
   np.testing.assert_allclose(
     ops.first_order_maxexp(mean, 4.0, lam=0.1),
     1 - (1 - mean / 0.5) ** 4,
     rtol=1e-14,
   )
-  assert ops.gamma(mean, 0.5).shape == mean.shape
-  assert ops.asinhe(mean, 2.0).shape == mean.shape
-  assert ops.sigme(mean, 2.0, trace_normalize=False).shape == mean.shape
+  np.testing.assert_allclose(
+    ops.gamma(mean, 0.5, lam=0.1), np.sqrt(mean + 0.1), rtol=1e-14
+  )
+  np.testing.assert_allclose(ops.asinhe(mean, 2.0), np.arcsinh(2 * mean), rtol=1e-14)
+  np.testing.assert_allclose(
+    ops.sigme(mean, 2.0, trace_normalize=False), np.tanh(mean), rtol=1e-14
+  )
 
 
-def test_trace_term_is_exact_and_not_the_matrix_t_of_the_paper(x64, rng):
-  """NUMERICS: T keeps only the diagonal of M in the second term."""
-  m = ops.cooccurrence(np.abs(rng.normal(size=(9, 6))))
+def test_trace_term_is_exact_unlike_the_matrix_t_of_the_paper(x64, rng):
+  """T keeps only the diagonal of M in the second term."""
+  phi = np.abs(rng.normal(size=(9, 6)))
+  m = phi.T @ phi / 9
   g = rng.normal(size=(6, 6))
-  got = jax.grad(lambda m: jnp.sum(g * ops.sigme(m, 12.0)))(m)
+  got = jax.jit(jax.grad(lambda m: jnp.sum(g * ops.sigme(m, 12.0))))(m)
 
-  t = jnp.trace(m) + 1e-6
-  slope = 12 / 2 * (1 - jnp.tanh(12 / 2 * m / t) ** 2)
+  t = np.trace(m) + 1e-6
+  slope = 12 / 2 * (1 - np.tanh(12 / 2 * m / t) ** 2)
   d = g * slope
-  exact = d / t - jnp.eye(6) * jnp.sum(d * m) / t**2
+  exact = d / t - np.eye(6) * np.sum(d * m) / t**2
   np.testing.assert_allclose(got, exact, rtol=1e-10)
 
-  of_the_paper = d * (1 / t - m * jnp.eye(6) / t**2)
-  error = jnp.linalg.norm(of_the_paper - exact) / jnp.linalg.norm(exact)
+  in_the_paper = d * (1 / t - m * np.eye(6) / t**2)
+  error = np.linalg.norm(in_the_paper - exact) / np.linalg.norm(exact)
   assert error > 0.05
 
 
@@ -136,38 +140,49 @@ def test_gradients_of_the_other_forms(x64, rng):
   families.check_second_derivatives(lambda lam: ops.maxexp(m, 3.0, lam), (0.1,))
 
 
-@pytest.mark.parametrize("name", families.ELEMENTWISE_POOLS)
-@pytest.mark.parametrize("shape", [(2, 5, 8), (2, 8, 5), (3, 600)])
-def test_pools_are_the_composition(x64, rng, name, shape):
-  """(3, 600) is wide enough for the blocks of `symmetric_product`."""
-  phi = jnp.asarray(np.abs(rng.normal(size=shape)))
-  g = jnp.asarray(rng.normal(size=(*shape[:-2], shape[-1], shape[-1])))
+@pytest.mark.parametrize(
+  "name,shape",
+  [
+    *((name, (2, 5, 8)) for name in families.ELEMENTWISE_POOLS),
+    ("sigme", (3, 600)),  # More than one block of `weighted_symmetric_product`.
+  ],
+)
+def test_pools_equal_the_composition(x64, rng, name, shape):
+  phi = np.abs(rng.normal(size=shape))
+  g = rng.normal(size=(*shape[:-2], shape[-1], shape[-1]))
   pool, parameter = families.ELEMENTWISE_POOLS[name]
   f, _ = families.ELEMENTWISE[name]
-  got = families.value_and_derivatives(pool, phi, parameter, g)
-  want = families.value_and_derivatives(
-    lambda p, a: f(ops.cooccurrence(p), a), phi, parameter, g
+
+  def composition(phi, parameter):
+    return f(ops.cooccurrence(phi), parameter)
+
+  got, want = (
+    jax.jit(functools.partial(families.value_and_derivatives, op))(phi, parameter, g)
+    for op in (pool, composition)
   )
   for a, b in zip(got, want, strict=True):
     np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
 
 
 def test_maxexp_of_a_single_active_channel(rng):
-  """M/tr M = 1 in float32: the chain rule through log(1 − p) would be NaN."""
+  """M/tr M = 1 in float32, where the chain rule through log(1 − p) gives NaN."""
   phi = jnp.zeros((7, 3)).at[:, 1].set(100.0)
-  for f in (
-    lambda p: ops.maxexp(ops.cooccurrence(p), 1.0),
-    lambda p: ops.maxexp(ops.cooccurrence(p), 20.0),
-    lambda p: ops.maxexp(ops.cooccurrence(p), 0.5),
-  ):
-    value, vjp = jax.vjp(f, phi)
-    assert jnp.all(jnp.isfinite(value))
-    assert jnp.all(jnp.isfinite(vjp(jnp.ones((3, 3)))[0]))
-  # With η = 1 the slope at p = 1 is one, and the trace term is the whole of the
+
+  @jax.jit
+  def value_and_gradient(phi, eta):
+    value, vjp = jax.vjp(lambda p: ops.maxexp(ops.cooccurrence(p), eta), phi)
+    return value, vjp(jnp.ones((3, 3)))[0]
+
+  for eta in (1.0, 20.0, 0.5):
+    value, gradient = value_and_gradient(phi, eta)
+    np.testing.assert_allclose(value, np.diag([0, 1, 0]), atol=1e-6)
+    assert jnp.all(jnp.isfinite(gradient))
+  # For η = 1, the slope at p = 1 is 1, and only the trace term contributes to the
   # derivative for the other channels.
-  m = ops.cooccurrence(phi)
-  grad = jax.grad(lambda m: ops.maxexp(m, 1.0)[1, 1])(m)
-  np.testing.assert_allclose(jnp.diagonal(grad), [-1e-4, 0, -1e-4], atol=1e-10)
+  gradient = jax.jit(jax.grad(lambda m: ops.maxexp(m, 1.0)[1, 1]))(
+    ops.cooccurrence(phi)
+  )
+  np.testing.assert_allclose(np.diagonal(gradient), [-1e-4, 0, -1e-4], atol=1e-10)
 
 
 @pytest.mark.parametrize(

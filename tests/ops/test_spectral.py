@@ -19,7 +19,7 @@ SPECTRA = {
 
 
 def table_2(m):
-  """Every column of Table 2 as the paper writes it, by SciPy."""
+  """Every column of Table 2 as written in the paper, by SciPy."""
   identity = np.eye(len(m))
   t = np.trace(m) + 1e-6
   maxexp, sigme = families.SPECTRAL["maxexp"][1], families.SPECTRAL["sigme"][1]
@@ -42,17 +42,17 @@ def test_table_2(x64, rng, name):
 
 
 @pytest.mark.parametrize("name", families.SPECTRAL)
-def test_diagonal_matrices_are_normalised_entry_by_entry(x64, name):
-  diagonal = jnp.array([0.2, 0.5, 0.5, 3.0])
+def test_diagonal_matrices_are_normalized_element_wise(x64, name):
+  diagonal = np.array([0.2, 0.5, 0.5, 3.0])
   f, parameter = families.SPECTRAL[name]
   g, _ = families.ELEMENTWISE[name]
   lam = {"lam": 0.0} if name == "gamma" else {}
-  want = jnp.diag(jnp.diagonal(g(jnp.diag(diagonal), parameter, **lam)))
-  np.testing.assert_allclose(f(jnp.diag(diagonal), parameter), want, atol=1e-14)
+  want = np.diag(np.diagonal(g(np.diag(diagonal), parameter, **lam)))
+  np.testing.assert_allclose(f(np.diag(diagonal), parameter), want, atol=1e-14)
 
 
 @pytest.mark.parametrize("name", families.SPECTRAL)
-def test_rotation_commutes(x64, rng, name):
+def test_commutes_with_rotation(x64, rng, name):
   f, parameter = families.SPECTRAL[name]
   m, _ = families.matrix_with_spectrum(rng, SPECTRA["repeated"])
   _, q = families.matrix_with_spectrum(rng, np.ones(5))
@@ -66,9 +66,9 @@ def test_rotation_commutes(x64, rng, name):
 def test_gradients(x64, rng, name, spectrum):
   f, parameter = families.SPECTRAL[name]
   m, _ = families.matrix_with_spectrum(rng, SPECTRA[spectrum])
-  # A zero matrix has only λ to be divided by; make it large enough to step from.
-  lam = {} if name == "asinhe" or spectrum != "zero" else {"lam": 1.0}
-  families.check_gradients(lambda m, p: f(m, p, **lam), (m, parameter))
+  # A zero matrix is divided by λ alone, which must exceed the step of the differences.
+  lam = (1.0,) if spectrum == "zero" and name != "asinhe" else ()
+  families.check_gradients(f, (m, parameter, *lam))
 
 
 @pytest.mark.parametrize(
@@ -82,16 +82,22 @@ def test_gradients_of_gamma(x64, rng, spectrum, power):
 
 @pytest.mark.parametrize("spectrum", SPECTRA)
 @pytest.mark.parametrize("name", families.SPECTRAL)
-def test_values_and_gradients_are_finite(rng, name, spectrum):
+def test_float32_is_finite_and_accurate(rng, name, spectrum):
   f, parameter = families.SPECTRAL[name]
   m, _ = families.matrix_with_spectrum(rng, SPECTRA[spectrum])
-  g = rng.normal(size=m.shape).astype(np.float32)
-  m = m.astype(np.float32)
-  for x in families.value_and_derivatives(f, m, parameter, g):
-    assert jnp.all(jnp.isfinite(x))
+  g = rng.normal(size=m.shape)
+  got = families.value_and_derivatives(f, np.float32(m), parameter, np.float32(g))
+  with jax.enable_x64(True):
+    want = families.value_and_derivatives(f, m, parameter, g)
+    want = [np.asarray(x) for x in want]
+  assert all(np.all(np.isfinite(x)) for x in got)
+  # The derivative of Gamma omits zero eigenvalues, which rounding hides in float32.
+  if name == "gamma" and 0 in SPECTRA[spectrum]:
+    got, want = got[:1], want[:1]
+  for a, b in zip(got, want, strict=True):
+    np.testing.assert_allclose(a, b, atol=1e-4 * max(1, np.max(np.abs(b))))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", families.SPECTRAL)
 def test_second_derivatives_where_eigenvalues_differ(x64, rng, name):
   f, parameter = families.SPECTRAL[name]
@@ -99,17 +105,18 @@ def test_second_derivatives_where_eigenvalues_differ(x64, rng, name):
   families.check_second_derivatives(f, (m, parameter), ("rev",))
 
 
-def test_autodiff_through_eigh_is_nan_where_ours_is_not(rng):
-  """The reason for the custom derivative, kept as a test."""
-  m = jnp.eye(3) * 2
+def test_plain_autodiff_through_eigh_is_nan_at_ties(rng):
+  """The reason for the custom derivative."""
+  m = np.float32(2) * np.eye(3, dtype=np.float32)
 
   def naive(m):
     w, u = jnp.linalg.eigh(m)
     return (u * jnp.sqrt(w)[None, :]) @ u.T
 
-  g = jnp.asarray(rng.normal(size=(3, 3)), jnp.float32)
-  assert jnp.any(jnp.isnan(jax.grad(lambda m: jnp.sum(g * naive(m)))(m)))
-  grad = jax.grad(lambda m: jnp.sum(g * ops.spectral_gamma(m, 0.5)))(m)
+  g = rng.normal(size=(3, 3)).astype(np.float32)
+  grad = jax.jit(jax.grad(lambda m: jnp.sum(g * naive(m))))(m)
+  assert np.any(np.isnan(grad))
+  grad = jax.jit(jax.grad(lambda m: jnp.sum(g * ops.spectral_gamma(m, 0.5))))(m)
   np.testing.assert_allclose(grad, (g + g.T) / 2 * 0.5 / np.sqrt(2), rtol=1e-5)
 
 
@@ -120,7 +127,7 @@ def test_eq_24_sylvester(x64, rng):
   root, identity = scipy.linalg.sqrtm(m), np.eye(5)
   pinv = np.linalg.pinv(np.kron(identity, root) + np.kron(root, identity))
   eq_24 = 2 * (((g + g.T) / 2).reshape(-1) @ pinv).reshape(5, 5)
-  grad = jax.grad(lambda m: jnp.sum(g * ops.spectral_gamma(m, 0.5)))(m)
+  grad = jax.jit(jax.grad(lambda m: jnp.sum(g * ops.spectral_gamma(m, 0.5))))(m)
   np.testing.assert_allclose(grad, eq_24 / 2, atol=1e-12)
 
 
@@ -137,15 +144,22 @@ def test_eq_25_derivative_of_spectral_maxexp(x64, rng):
     inner = inner - m / t * (i == j)
     for n in range(eta):
       eq_25[i, j] += np.sum(g * (powers[n] @ inner @ powers[eta - 1 - n])) / t
-  grad = jax.grad(lambda m: jnp.sum(g * ops.spectral_maxexp(m, 4.0, lam=0.0)))(m)
+
+  def loss(m):
+    return jnp.sum(g * ops.spectral_maxexp(m, 4.0, lam=0.0))
+
+  grad = jax.jit(jax.grad(loss))(m)
   np.testing.assert_allclose(grad, (eq_25 + eq_25.T) / 2, atol=1e-12)
 
 
-def test_odd_functions_take_negative_eigenvalues(x64, rng):
-  m, q = families.matrix_with_spectrum(rng, [-2.0, -0.5, 0.5, 1.0, 4.0])
+def test_odd_functions_accept_negative_eigenvalues(x64, rng):
   w = np.array([-2.0, -0.5, 0.5, 1.0, 4.0])
+  m, q = families.matrix_with_spectrum(rng, w)
   np.testing.assert_allclose(
     ops.spectral_asinhe(m, 3.0), (q * np.arcsinh(3 * w)) @ q.T, atol=1e-13
+  )
+  np.testing.assert_allclose(
+    ops.spectral_sigme(m, 3.0, lam=0.0), (q * np.tanh(1.5 * w / 3)) @ q.T, atol=1e-13
   )
   families.check_gradients(ops.spectral_asinhe, (m, 3.0))
   families.check_gradients(ops.spectral_sigme, (m, 3.0))
