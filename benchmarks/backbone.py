@@ -36,7 +36,7 @@ _REST_SECONDS = 0.2
 
 
 def main() -> None:
-  """Prints both tables."""
+  """Print both tables."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
@@ -57,7 +57,7 @@ def main() -> None:
 def print_speed(
   variant: str, batch: int, size: int, repetitions: int, kinds: Sequence[str] = STEPS
 ) -> None:
-  """Prints the speed of both frameworks, or of pnjax without PyTorch.
+  """Print the speed of both frameworks, or of pnjax without PyTorch.
 
   Args:
     variant: Variant of ResNet-50.
@@ -93,7 +93,7 @@ def print_speed(
 def flax_steps(
   variant: str, x: np.ndarray, labels: np.ndarray
 ) -> dict[str, Callable[[], None]]:
-  """Returns a training step and an evaluation step of pnjax.
+  """Return a training step and an evaluation step of pnjax.
 
   Args:
     variant: Variant of ResNet-50.
@@ -134,7 +134,7 @@ def flax_steps(
 def torch_steps(
   variant: str, x: np.ndarray, labels: np.ndarray
 ) -> dict[str, Callable[[], None]]:
-  """Returns the same steps of PyTorch.
+  """Return the same steps of PyTorch.
 
   Args:
     variant: Variant of ResNet-50.

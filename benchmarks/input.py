@@ -48,7 +48,7 @@ class PillowFiles:
 
 
 def main() -> None:
-  """Prints two tables."""
+  """Print two tables."""
   args = _parse()
   with tempfile.TemporaryDirectory() as folder:
     split = prepare(args.source, pathlib.Path(folder))
@@ -77,7 +77,7 @@ def main() -> None:
 
 
 def prepare(fmd: pathlib.Path | None, folder: pathlib.Path) -> data.Split:
-  """Prepares FMD or synthetic images in a folder, and opens them."""
+  """Prepare FMD or synthetic images in a folder, and open them."""
   if fmd is not None:
     data.prepare("fmd", fmd, folder)
     return data.open_split("fmd", "all", folder)
@@ -86,7 +86,7 @@ def prepare(fmd: pathlib.Path | None, folder: pathlib.Path) -> data.Split:
 
 
 def write_files(split: data.Split, folder: pathlib.Path) -> list[pathlib.Path]:
-  """Writes each image to a file."""
+  """Write each image to a file."""
   folder.mkdir()
   files = [folder / f"{i}.jpg" for i in range(len(split))]
   for file, example in zip(files, split, strict=True):
@@ -95,7 +95,7 @@ def write_files(split: data.Split, folder: pathlib.Path) -> list[pathlib.Path]:
 
 
 def write_synthetic_images(folder: pathlib.Path) -> pathlib.Path:
-  """Writes JPEGs with details at all scales, like photographs."""
+  """Write JPEGs with details at all scales, like photographs."""
   folder = folder / "class"
   folder.mkdir(parents=True)
   rng = np.random.default_rng(0)
@@ -112,7 +112,7 @@ def write_synthetic_images(folder: pathlib.Path) -> pathlib.Path:
 
 
 def grain_pass(split: data.Split, args: argparse.Namespace) -> Callable[[], None]:
-  """Returns a function that reads all images with pnjax."""
+  """Return a function that reads all images with pnjax."""
   batches = data.eval_batches(
     split, batch_size=args.batch, image_size=args.size, num_threads=args.workers
   )
@@ -122,7 +122,7 @@ def grain_pass(split: data.Split, args: argparse.Namespace) -> Callable[[], None
 def torch_pass(
   files: list[pathlib.Path], args: argparse.Namespace
 ) -> Callable[[], None]:
-  """Returns a function that reads all images with PyTorch, in lasting processes."""
+  """Return a function that reads all images with PyTorch, in lasting processes."""
   # Imported here, since PyTorch is optional.
   from torch.utils.data import DataLoader
 
@@ -137,14 +137,14 @@ def torch_pass(
 
 
 def pillow(file: pathlib.Path | io.BytesIO, size: int) -> np.ndarray:
-  """Decodes and resizes an image with Pillow."""
+  """Decode and resizes an image with Pillow."""
   with Image.open(file) as image:
     resized = image.convert("RGB").resize((size, size), Image.Resampling.BILINEAR)
   return np.array(resized)
 
 
 def print_decoders(files: list[pathlib.Path], args: argparse.Namespace) -> None:
-  """Compares the decoders on images in memory."""
+  """Compare the decoders on images in memory."""
   contents = [file.read_bytes() for file in files[:: max(1, len(files) // 100)]]
   cases = {
     "OpenCV": lambda: [

@@ -49,7 +49,7 @@ PLATFORMS = {"tpu": "a TPU v5e", "cpu": "this CPU"}
 
 
 def main() -> None:
-  """Prints the table."""
+  """Print the table."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def print_memory(batch: int = 32, size: int = 448) -> None:
-  """Prints the memory of a training step in GB for each case.
+  """Print the memory of a training step in GB for each case.
 
   Args:
     batch: Number of images.
@@ -89,7 +89,7 @@ def print_memory(batch: int = 32, size: int = 448) -> None:
 
 
 def make_task(config: ml_collections.ConfigDict, num_classes: int) -> train.Task:
-  """Returns the network of a config, untrained, with its optimizer.
+  """Return the network of a config, untrained, with its optimizer.
 
   Args:
     config: Run config.
@@ -111,7 +111,7 @@ def make_task(config: ml_collections.ConfigDict, num_classes: int) -> train.Task
 
 
 def count(task: train.Task, batch: int, size: int) -> dict[str, int]:
-  """Returns the bytes of all arrays that exist when the backward pass begins.
+  """Return the bytes of all arrays that exist when the backward pass begins.
 
   Gradients are included, although they are computed later.
 
@@ -132,7 +132,7 @@ def count(task: train.Task, batch: int, size: int) -> dict[str, int]:
 
 
 def compiled(task: train.Task, batch: int, size: int, platform: str) -> int:
-  """Returns the bytes that a compiler reserves for arguments and temporaries.
+  """Return the bytes that a compiler reserves for arguments and temporaries.
 
   Args:
     task: Network and optimizer.
@@ -154,7 +154,7 @@ def compiled(task: train.Task, batch: int, size: int, platform: str) -> int:
 def arguments(
   task: train.Task, batch: int, size: int
 ) -> tuple[train.TrainState, dict[str, jax.ShapeDtypeStruct]]:
-  """Returns the shapes of the arguments of `training_step`; all parameters train.
+  """Return the shapes of the arguments of `training_step`; all parameters train.
 
   Args:
     task: Network and optimizer.
@@ -178,7 +178,7 @@ def arguments(
 def training_step(
   task: train.Task, state: train.TrainState, examples: Mapping[str, jax.Array]
 ) -> tuple[train.TrainState, dict[str, jax.Array]]:
-  """Takes a step of training on one device.
+  """Take a step of training on one device.
 
   Args:
     task: Network and optimizer.
@@ -189,7 +189,7 @@ def training_step(
 
 
 def _kept_for_backward(jaxpr: core.Jaxpr) -> list[jax.core.ShapedArray]:
-  """Returns the arrays that forward equations make and backward ones read."""
+  """Return the arrays that forward equations make and backward ones read."""
   forward, kept = set(), {}
   for equation in jaxpr.eqns:
     # JAX notes in the name stack of an equation which transformations it is from.

@@ -93,7 +93,7 @@ TORCH_SIGME = "torch, sigme"
 
 
 def sqrt_by_autodiff(phi: jax.Array) -> jax.Array:
-  """Returns the matrix square root, differentiated through `jnp.linalg.eigh`."""
+  """Return the matrix square root, differentiated through `jnp.linalg.eigh`."""
   w, u = jnp.linalg.eigh(ops.cooccurrence(phi))
   root = jnp.sqrt(jnp.maximum(w, 1e-12))
   return jnp.matmul(u * root[..., None, :], u.mT, precision=lax.Precision.HIGHEST)
@@ -147,7 +147,7 @@ def _compiled(forward, forward_args, both, both_args) -> Case:
 
 
 def torch_cases(phi: np.ndarray, g: np.ndarray) -> dict[str, Case]:
-  """Returns the alternatives in eager PyTorch, as they are commonly written."""
+  """Return the alternatives in eager PyTorch, as they are commonly written."""
   # Imported here, since PyTorch is optional.
   import torch
 
@@ -205,7 +205,7 @@ def torch_cases(phi: np.ndarray, g: np.ndarray) -> dict[str, Case]:
 
 
 def run_setting(setting: Setting, with_torch: bool) -> dict[str, float]:
-  """Prints the table of a setting.
+  """Print the table of a setting.
 
   Args:
     setting: Shapes of the table.
@@ -257,7 +257,7 @@ def _ms(seconds: float) -> str:
 
 
 def _measure(cases: dict[str, Callable[[], object]]) -> dict[str, float]:
-  """Times fast cases in many rounds, and slow ones in few."""
+  """Time fast cases in many rounds, and slow ones in few."""
   once = timing.measure(cases, rounds=1, warm_up=False)
   slow = {name: run for name, run in cases.items() if once[name] > 0.5}
   fast = {name: run for name, run in cases.items() if name not in slow}
@@ -269,7 +269,7 @@ def _measure(cases: dict[str, Callable[[], object]]) -> dict[str, float]:
 
 
 def print_targets(results: dict[str, dict[str, float]], with_torch: bool) -> None:
-  """Compares the results with the targets.
+  """Compare the results with the targets.
 
   Args:
     results: Results of `run_setting` by name of the setting.
@@ -311,7 +311,7 @@ def _slowest(both: dict[str, float], peer: str) -> float:
 
 
 def main() -> int:
-  """Prints all tables, and returns the exit status."""
+  """Print all tables, and return the exit status."""
   with_torch = importlib.util.find_spec("torch") is not None
   versions = f"jax {jax.__version__}, pnjax {pnjax.__version__}"
   if with_torch:

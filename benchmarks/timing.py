@@ -12,7 +12,7 @@ def measure(
   warm_up: bool = True,
   rest: float = 0.0,
 ) -> dict[str, float]:
-  """Returns the median time of each case in seconds.
+  """Return the median time of each case in seconds.
 
   All cases take turns in every round, so that a slow moment of the machine affects
   all of them. A case may run once untimed at the beginning of its turn, which brings
@@ -38,7 +38,7 @@ def measure(
 
 
 def machine() -> str:
-  """Returns the name of the processor, if Linux tells, and the number of cores."""
+  """Return the name of the processor, if Linux tells, and the number of cores."""
   model = "unknown processor"
   try:
     with open("/proc/cpuinfo", encoding="utf-8") as lines:

@@ -40,7 +40,7 @@ class ResNet50(nn.Module):
     self.fc = nn.Linear(2048, 1000)
 
   def stages(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Returns the feature maps of the stem and of each stage."""
+    """Return the feature maps of the stem and of each stage."""
     x = self.maxpool(self.bn1(self.conv1(x)).relu_())
     feature_maps = {"stem": x}
     for name in ("layer1", "layer2", "layer3", "layer4"):
@@ -49,7 +49,7 @@ class ResNet50(nn.Module):
     return feature_maps
 
   def forward(self, x: torch.Tensor) -> torch.Tensor:
-    """Returns the logits."""
+    """Return the logits."""
     return self.fc(self.stages(x)["layer4"].mean((2, 3)))
 
 
@@ -75,7 +75,7 @@ class Bottleneck(nn.Module):
       )
 
   def forward(self, x: torch.Tensor) -> torch.Tensor:
-    """Returns the rectified sum of both branches."""
+    """Return the rectified sum of both branches."""
     y = self.bn1(self.conv1(x)).relu_()
     y = self.bn2(self.conv2(y)).relu_()
     y = self.bn3(self.conv3(y))
@@ -113,7 +113,7 @@ class AlexNet(nn.Module):
     )
 
   def stages(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Returns the feature maps of all convolutions, rectified and pooled."""
+    """Return the feature maps of all convolutions, rectified and pooled."""
     ends = {2: "conv1", 5: "conv2", 7: "conv3", 9: "conv4", 12: "conv5"}
     feature_maps = {}
     for i, layer in enumerate(self.features):
@@ -123,5 +123,5 @@ class AlexNet(nn.Module):
     return feature_maps
 
   def forward(self, x: torch.Tensor) -> torch.Tensor:
-    """Returns the logits."""
+    """Return the logits."""
     return self.classifier(self.stages(x)["conv5"].flatten(1))

@@ -67,12 +67,12 @@ def get_config() -> ml_collections.ConfigDict:
   # Parameter of the Power Normalization in use. If None, it is suggested from features
   # (`pnjax.ops.suggest_parameters`); 0.5 for Gamma.
   pooling.power = config_dict.placeholder(float)  # γ of Gamma.
-  pooling.eta = config_dict.placeholder(float)  # η of MaxExp; fastest if whole.
+  pooling.eta = config_dict.placeholder(float)  # η of MaxExp; fastest if an integer.
   pooling.gamma_prime = config_dict.placeholder(float)  # γ' of AsinhE.
   pooling.eta_prime = config_dict.placeholder(float)  # η' of SigmE.
   pooling.parameter = config_dict.placeholder(float)  # Of a function of your own.
   pooling.lam = 1e-6  # λ of Gamma and of the trace.
-  pooling.beta = 0.0  # β-centering, 0 to 1; 0 for element-wise Gamma and MaxExp.
+  pooling.beta = 0.0  # β, 0 to 1; must be 0 for element-wise Gamma and MaxExp.
   pooling.num_pivots = 0  # Pivots Z per coordinate; 0 for no spatial coordinates.
   pooling.alpha = config_dict.placeholder(float)  # Weight α; suggested if None.
   pooling.sigma = 0.3  # Bandwidth σ of the coordinates.
@@ -112,8 +112,8 @@ def get_config() -> ml_collections.ConfigDict:
   train.trainable = "all"
   train.num_microbatches = 1  # Parts that a batch is computed in, to save memory.
   train.label_smoothing = 0.0  # Share of a label that is spread over all classes.
-  # Whether the feature maps of the frozen stages are computed once and cached; excludes
-  # augmentation.
+  # Whether the feature maps of the frozen stages are computed once and cached;
+  # `dataset.augment` is ignored then.
   train.cache_features = False
   train.log_every = 10  # Steps between records of the loss.
   train.eval_every = 1  # Epochs between evaluations; the last epoch is evaluated.
@@ -147,7 +147,7 @@ def check_field(config: ml_collections.ConfigDict, field: str) -> None:
   group, path = config, "config"
   for name in field.split("."):
     if not isinstance(group, ml_collections.ConfigDict):
-      raise ValueError(f"{path} is a field, so that there is no {path}.{name}.")
+      raise ValueError(f"{path} is a field, so there is no {path}.{name}.")
     if name not in group:
       raise ValueError(_unknown_field(field, path, name, group))
     group, path = group[name], f"{path}.{name}"

@@ -47,7 +47,11 @@ def _pooling(
 METHODS: dict[str, dict[str, Any]] = {
   "baseline": _pooling(1, normalize=False),
   "fop": _pooling(1),
-  **{f"fop_{name}": _pooling(1, name) for name in ops.POWER_NORMS},
+  **{
+    f"fop_{name}": _pooling(1, name)
+    for name, norm in ops.POWER_NORMS.items()
+    if norm.first_order
+  },
   "sop": _pooling(2),
   "sop_sc": _pooling(2, coordinates=True),
   **{
@@ -56,7 +60,8 @@ METHODS: dict[str, dict[str, Any]] = {
     )
     for sc in ("", "_sc")
     for spec in ("", "_spec")
-    for name in ops.POWER_NORMS
+    for name, norm in ops.POWER_NORMS.items()
+    if norm.spectral or not spec
   },
   # Baselines: BCNN, iSQRT-COV (which centers features) and log-Euclidean.
   "bcnn": _pooling(2, "signed_sqrt"),

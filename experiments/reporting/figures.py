@@ -69,7 +69,7 @@ class InlineFigure(NamedTuple):
 
 
 def inline_figure(figure: Figure) -> InlineFigure:
-  """Draws a figure."""
+  """Draw a figure."""
   file = io.BytesIO()
   with _style():
     figure.savefig(file, format="png", dpi=_PIXELS_PER_INCH * _OVERSAMPLING)

@@ -223,7 +223,7 @@ def _learned_parameters(
 def _spectra(
   trained: runs.TrainedModel, images: data.Split | None
 ) -> figures.InlineFigure | None:
-  """Draws the eigenvalues of M and Ψ; None if there are no images or no matrices."""
+  """Draw the eigenvalues of M and Ψ; None if there are no images or no matrices."""
   config = trained.config
   if images is None or config.pooling.order == 1 or config.classifier.rank is not None:
     return None

@@ -96,14 +96,14 @@ def _compare(
   notes: Sequence[str],
 ) -> dict[str, Any]:
   """Return the table: means, deviations, and gains over the first row."""
-  figures = paper.FIGURES.get((config.dataset.name, config.backbone.name), {})
+  accuracies = paper.ACCURACIES.get((config.dataset.name, config.backbone.name), {})
   reference = next(iter(rows))
   entries = []
   for method, row in rows.items():
     entry = {
       "method": method,
       "name": paper.display_name(method),
-      "paper": figures.get(method),
+      "paper": accuracies.get(method),
       "suggested": row.get("suggested", {}),
       "seconds": row["seconds"],
     }
@@ -151,7 +151,7 @@ def paired_gain(
     if error > 0:
       low, high = stats.t.interval(_CONFIDENCE, len(differences) - 1, mean, error)
   else:
-    differences = (ours[0] - theirs[0]).astype(float)
+    differences = ours[0].astype(float) - theirs[0]
     mean = differences.mean()
     low, high = stats.bootstrap(
       [differences],
@@ -194,7 +194,7 @@ def _notes(
     return notes
   notes.append(
     "± is the deviation over splits. Intervals are Student's t over paired splits, "
-    "which share images, so that they are somewhat too narrow."
+    "which share images, so the intervals are somewhat too narrow."
   )
   if protocol == "ridge":
     notes.append(f"Suggested parameters come from {train_split.split}, for all splits.")
@@ -215,6 +215,6 @@ def _training_note(train: ml_collections.ConfigDict, protocol: str) -> str:
       "The last stage and the classifier are trained; the paper trains all layers"
     ),
     "last_two_convs": "The last two convolutions and the classifier are trained",
-  }[train.trainable]
+  }.get(train.trainable, f"Of the backbone, {train.trainable} is trained")
   cached = " Feature maps of the frozen stages are cached, without augmentation."
   return f"{layers}.{cached if train.cache_features else ''}"

@@ -26,7 +26,7 @@ OTHERS: dict[str, str] = {
 }
 
 # Top-1 accuracy by dataset and backbone.
-FIGURES: dict[tuple[str, str], dict[str, float]] = {
+ACCURACIES: dict[tuple[str, str], dict[str, float]] = {
   ("flower102", "alexnet"): {
     "baseline": 82.00,
     "fop": 85.40,

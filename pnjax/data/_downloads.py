@@ -114,7 +114,7 @@ def _fetch_file(remote: RemoteFile, folder: pathlib.Path) -> pathlib.Path:
 
 
 def _unpack(file: pathlib.Path, folder: pathlib.Path) -> None:
-  """Unpacks an archive into a folder, or copies a file that is not an archive."""
+  """Unpack an archive into a folder, or copy a file that is not an archive."""
   try:
     if file.suffix == ".zip":
       shutil.unpack_archive(file, folder)

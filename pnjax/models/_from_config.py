@@ -105,7 +105,7 @@ def missing_parameters(config: ml_collections.ConfigDict) -> list[str]:
   pooling = config.pooling
   names = []
   norm = ops.POWER_NORMS.get(pooling.power_norm)
-  if norm is not None and norm.suggested:
+  if norm is not None and norm.has_suggestion:
     names.append(norm.parameter)
   if pooling.order == 2 and pooling.num_pivots:
     names.append("alpha")

@@ -110,6 +110,10 @@ class Pooling(nn.Module):
     value = norm.default if value is None else value
     if norm.parameter not in self.learnable:
       return value
+    if not value > 0:
+      raise ValueError(
+        f"`{norm.parameter}` is {value}, expected more than 0 where it is learned."
+      )
     return jnp.exp(
       self.param(f"log_{norm.parameter}", nn.initializers.constant(jnp.log(value)), ())
     )

@@ -39,7 +39,7 @@ class PowerNorm:
     parameter: Name of the parameter: the name of the field that holds it in the
       pooling layers and in configs. A function of your own takes the field
       `parameter`.
-    suggested: Whether `suggest_parameters` has a value for the parameter.
+    has_suggestion: Whether `suggest_parameters` has a value for the parameter.
     needs_nonnegative: Whether entries have to be non-negative, which rules out
       β-centering. Eigenvalues always are.
     bounded: Whether values saturate at ±1.
@@ -52,7 +52,7 @@ class PowerNorm:
   forms: Form | None = None
   first_order: Form | None = None
   parameter: str = "parameter"
-  suggested: bool = False
+  has_suggestion: bool = False
   needs_nonnegative: bool = False
   bounded: bool = False
 
@@ -82,7 +82,7 @@ POWER_NORMS: dict[str, PowerNorm] = {
   "maxexp": PowerNorm(
     parameter="eta",
     default=20,
-    suggested=True,
+    has_suggestion=True,
     needs_nonnegative=True,
     bounded=True,
     matrix=_elementwise.maxexp,
@@ -94,7 +94,7 @@ POWER_NORMS: dict[str, PowerNorm] = {
   "asinhe": PowerNorm(
     parameter="gamma_prime",
     default=1e3,
-    suggested=True,
+    has_suggestion=True,
     matrix=lambda m, gamma_prime, lam=1e-6: _elementwise.asinhe(m, gamma_prime),
     pool=lambda phi, gamma_prime, lam=1e-6: _elementwise_pool.asinhe_pool(
       phi, gamma_prime
@@ -112,7 +112,7 @@ POWER_NORMS: dict[str, PowerNorm] = {
   "sigme": PowerNorm(
     parameter="eta_prime",
     default=1e3,
-    suggested=True,
+    has_suggestion=True,
     bounded=True,
     matrix=_elementwise.sigme,
     pool=_elementwise_pool.sigme_pool,

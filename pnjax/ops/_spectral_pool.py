@@ -80,7 +80,7 @@ def spectral_maxexp_pool(
   if route == "products" and not whole:
     raise ValueError(
       f'`eta` is {eta!r}, expected a Python integer for route="products"; '
-      'use route="auto" for a real or learned eta.'
+      'use route="auto" for a real or traced eta.'
     )
   if not whole or route not in ("auto", "products"):
     return _pool(_spectrum.MAXEXP, phi, route, lam, eta=eta)

@@ -6,6 +6,7 @@ becomes less accurate.
 
 from collections.abc import Mapping
 import dataclasses
+from typing import Any
 
 from pnjax import models
 from pnjax.pretrained._preprocessing import Preprocessing
@@ -16,11 +17,11 @@ class Recipe:
   """Everything about a network that its weights do not tell.
 
   Attributes:
-    architecture: `"resnet50"` or `"alexnet"`.
+    architecture: Name of the network in `pnjax.models.BACKBONES`.
     num_classes: Number of classes.
     preprocessing: Preprocessing that the network was trained with.
-    variant: Variant of ResNet-50; see `pnjax.models.ResNet`.
-    epsilon: Epsilon of batch norm.
+    variant: Variant of a ResNet; that of the class if None.
+    epsilon: Epsilon of batch norm; that of the class if None.
   """
 
   architecture: str
@@ -31,17 +32,17 @@ class Recipe:
 
   def model(self, with_classifier: bool) -> models.Backbone:
     """Return the network of this recipe."""
-    num_classes = self.num_classes if with_classifier else None
-    if self.architecture == "alexnet":
-      return models.AlexNet(num_classes=num_classes)
-    if self.variant is None or self.epsilon is None:
+    if self.architecture not in models.BACKBONES:
       raise ValueError(
-        f"The recipe has variant={self.variant!r} and epsilon={self.epsilon}, expected "
-        f"values for {self.architecture}."
+        f"The recipe has architecture {self.architecture!r}, expected one of "
+        f"{', '.join(models.BACKBONES)}."
       )
-    return models.ResNet50(
-      variant=self.variant, epsilon=self.epsilon, num_classes=num_classes
-    )
+    options: dict[str, Any] = {
+      "num_classes": self.num_classes if with_classifier else None,
+      **({} if self.variant is None else {"variant": self.variant}),
+      **({} if self.epsilon is None else {"epsilon": self.epsilon}),
+    }
+    return models.BACKBONES[self.architecture](**options)
 
 
 _CAFFE = Preprocessing(

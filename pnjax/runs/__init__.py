@@ -9,6 +9,7 @@ from pnjax.runs._records import read_records
 from pnjax.runs._trained import TrainedModel
 from pnjax.runs._trained import load
 from pnjax.runs._workdir import ModelInfo
+from pnjax.runs._workdir import create_workdir
 from pnjax.runs._workdir import prepare_workdir
 from pnjax.runs._workdir import read_class_names
 from pnjax.runs._workdir import read_config
@@ -25,6 +26,7 @@ __all__ = [
   "ModelInfo",
   "Records",
   "TrainedModel",
+  "create_workdir",
   "curves_figure",
   "draw_curves",
   "environment",

@@ -59,6 +59,10 @@ class Checkpoints:
       force=True,
     )
 
+  def wait(self) -> None:
+    """Wait for the checkpoint that is being written."""
+    self._manager.wait_until_finished()
+
   def restore(self, state: Any) -> tuple[Any, dict]:
     """Read the last checkpoint.
 

@@ -12,7 +12,7 @@ from pnjax.runs._records import read_records
 
 
 def draw_curves(workdir: str | os.PathLike) -> pathlib.Path:
-  """Draws the curves of a run to `curves.png`, and return its path."""
+  """Draw the curves of a run to `curves.png`, and return its path."""
   path = pathlib.Path(workdir) / "curves.png"
   curves_figure([("", workdir)]).savefig(path, dpi=120)
   return path

@@ -15,7 +15,7 @@ from pnjax import config as config_lib
 from pnjax import runtime
 
 _CONFIG = "config.json"
-_FINGERPRINTS = "contents.json"
+_FINGERPRINTS = "fingerprints.json"
 _MODEL = "model.json"
 _CLASSES = "classes.txt"
 _RESULT = "result.json"
@@ -34,13 +34,23 @@ class ModelInfo(NamedTuple):
   suggested: dict[str, float]
 
 
+def create_workdir(workdir: pathlib.Path) -> None:
+  """Create the folder of a run; raise OSError if it cannot be written to."""
+  try:
+    workdir.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=workdir):
+      pass
+  except OSError as error:
+    raise OSError(f"the workdir {workdir} cannot be written to: {error}.") from error
+
+
 def prepare_workdir(
   workdir: pathlib.Path,
   config: ml_collections.ConfigDict,
   fingerprints: Mapping[str, str | None],
   devices: runtime.Devices,
 ) -> None:
-  """Create the folder of a run, or check that it holds the same run.
+  """Write the config of a new run, or check that the folder holds the same run.
 
   Args:
     workdir: Folder of the run, the same for all hosts.
@@ -50,15 +60,8 @@ def prepare_workdir(
     devices: Devices of the run; the first host writes.
 
   Raises:
-    OSError: if the folder cannot be written to.
     ValueError: if it holds a run of another config, other images or other weights.
   """
-  try:
-    workdir.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryFile(dir=workdir):
-      pass
-  except OSError as error:
-    raise OSError(f"the workdir {workdir} cannot be written to: {error}.") from error
   if devices.is_first and not (workdir / _CONFIG).exists():
     runtime.write_json(workdir / _FINGERPRINTS, dict(fingerprints))
     runtime.write_json(workdir / _CONFIG, config.to_dict())
@@ -67,13 +70,13 @@ def prepare_workdir(
   stored = read_fingerprints(workdir)
   if any(stored.get(split) != fingerprints[split] for split in ("train", "test")):
     raise ValueError(
-      f"{workdir} holds a run on other images: the dataset was prepared again since. "
+      f"{workdir} holds a run on other images than {config.dataset.name} has now. "
       "Choose another workdir."
     )
   if stored.get("weights") != fingerprints["weights"]:
     raise ValueError(
-      f"{workdir} holds a run that started from other weights than "
-      f"{config.backbone.weights} has now. Choose another workdir."
+      f"{workdir} holds a run that started from other weights: those in "
+      f"{config.backbone.weights} have changed since. Choose another workdir."
     )
 
 
@@ -114,10 +117,8 @@ def read_fingerprints(workdir: str | os.PathLike) -> dict[str, str | None]:
 
 
 def write_model_info(workdir: pathlib.Path, info: ModelInfo) -> None:
-  """Write the model info of a run, unless it has been written."""
-  path = workdir / _MODEL
-  if not path.exists():
-    runtime.write_json(path, info._asdict())
+  """Write the model info of a run."""
+  runtime.write_json(workdir / _MODEL, info._asdict())
 
 
 def read_model_info(workdir: str | os.PathLike) -> ModelInfo | None:

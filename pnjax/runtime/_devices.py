@@ -54,11 +54,11 @@ class Devices:
     """Return `step(carry, batch, psum)` as a function of the carry and the batch.
 
     The carry is the same on all devices, before and after the step. The batch is the
-    result of `shard`, and the other output has the same leading axis.
+    result of `shard`; the other output is stacked over the local devices.
 
     Args:
-      step: Pure function that returns a new carry, and results per example. `psum`
-        sums a tree of arrays over all devices.
+      step: Pure function that returns a new carry, and other results of a device.
+        `psum` sums a tree of arrays over all devices.
       donate: Whether the memory of the old carry may be reused for the new one.
     """
     psum = functools.partial(lax.psum, axis_name=BATCH_AXIS)

@@ -24,7 +24,7 @@ _MEMORY_LIMITS = (
 
 
 def keep_freed_memory() -> None:
-  """Lets the process keep the memory that it frees, for its next step on a CPU.
+  """Let the process keep the memory that it frees, for its next step on a CPU.
 
   On a CPU, XLA allocates the temporaries of every step again. glibc returns blocks of
   that size to the system, which has to clear each page before it is used again; that

@@ -7,10 +7,10 @@ from pnjax.train._evaluation import summarize
 from pnjax.train._experiment import Experiment
 from pnjax.train._experiment import open_experiment
 from pnjax.train._inputs import Inputs
-from pnjax.train._loop import NonFiniteLossError
 from pnjax.train._loop import train_and_evaluate
 from pnjax.train._optimizer import learning_rate
 from pnjax.train._optimizer import make_optimizer
+from pnjax.train._state import NonFiniteLossError
 from pnjax.train._state import RunningSums
 from pnjax.train._state import TrainState
 from pnjax.train._state import create_state

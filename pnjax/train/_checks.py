@@ -36,3 +36,8 @@ def check_config(config: ml_collections.ConfigDict, num_hosts: int) -> None:
     )
   if train.cache_features:
     models.last_frozen_stage(backbone, train.trainable)
+  if train.cache_features and config.backbone.weights is None:
+    raise ValueError(
+      "train.cache_features is True, but backbone.weights is None, expected pretrained "
+      "weights: random ones are not worth caching."
+    )

@@ -1,4 +1,4 @@
-"""The frozen description of an experiment."""
+"""A config with its data and weights opened."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pnjax.train._step import Task
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Experiment:
-  """Everything that a config stands for, opened and checked.
+  """A config with its data and weights opened and checked; it never changes.
 
   Attributes:
     config: Run config.

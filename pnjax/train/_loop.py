@@ -24,10 +24,7 @@ from pnjax.train._experiment import open_experiment
 from pnjax.train._inputs import Inputs
 from pnjax.train._state import RunningSums
 from pnjax.train._state import TrainState
-
-
-class NonFiniteLossError(Exception):
-  """The loss or its gradient became infinite or NaN."""
+from pnjax.train._state import check_finite
 
 
 @dataclasses.dataclass
@@ -53,7 +50,7 @@ def train_and_evaluate(
   devices: Sequence[jax.Device] | None = None,
   cache: str | os.PathLike | None = None,
 ) -> dict[str, Any] | None:
-  """Trains and evaluates, or continues the run that the folder holds.
+  """Trains and evaluates, or continue the run that the folder holds.
 
   Args:
     config: Config with the fields of `pnjax.config`.
@@ -67,14 +64,15 @@ def train_and_evaluate(
   start = time.monotonic()
   workdir = pathlib.Path(workdir)
   experiment = open_experiment(config, runtime.Devices(devices))
-  runs.prepare_workdir(workdir, config, experiment.fingerprints, experiment.devices)
-  result = runs.read_result(workdir)
-  if result is not None:
-    return result
-
+  runs.create_workdir(workdir)
   with contextlib.ExitStack() as stack:
     if experiment.devices.is_first:
       stack.enter_context(runtime.lock_folder(workdir))
+    runs.prepare_workdir(workdir, config, experiment.fingerprints, experiment.devices)
+    result = runs.read_result(workdir)
+    if result is not None:
+      return result
+
     # Before signals are caught, since extracting features can be interrupted any time.
     train_inputs, test_inputs = experiment.inputs(cache)
     stop = stack.enter_context(runtime.StopRequest())
@@ -88,7 +86,7 @@ def train_and_evaluate(
       state, saved_position = checkpoints.restore(state)
       position = _Position(**saved_position)
       batches.set_state(position.data)
-    state, saved = experiment.devices.replicate(state), position.step
+    state, saved_step = experiment.devices.replicate(state), position.step
     train_step, eval_step = (
       experiment.devices.parallelize(functools.partial(f, task), donate=donate)
       for f, donate in ((_step.train_step, True), (_step.eval_step, False))
@@ -118,17 +116,17 @@ def train_and_evaluate(
         and step != position.evaluated
         and _is_due(experiment, step, config.train.eval_every)
       ):
-        _check_finite(state, saved)
+        check_finite(state, saved_step)
         evaluation = evaluate(state)
         position.evaluated = step
         _report(experiment, step, evaluation[0], records, progress)
-      if step != saved and (
+      if step != saved_step and (
         stopping or _is_due(experiment, step, config.train.checkpoint_every)
       ):
-        _check_finite(state, saved)
+        check_finite(state, saved_step)
         elapsed = position.elapsed + time.monotonic() - start
         _save(checkpoints, records, state, batches, position, elapsed)
-        saved = step
+        saved_step = step
       finished = step == position.evaluated == experiment.num_steps
       if stopping or finished:
         break
@@ -137,14 +135,15 @@ def train_and_evaluate(
       position.step += 1
       progress.advance(config.train.batch_size)
       if _record_is_due(experiment, position.step):
-        _check_finite(state, saved)
+        check_finite(state, saved_step)
         state = _record(state, position.step, records, progress, experiment.devices)
 
-  if not finished:
-    return None
-  metrics, predictions = evaluation or evaluate(state)
-  elapsed = position.elapsed + time.monotonic() - start
-  return _write_result(experiment, workdir, metrics, predictions, elapsed)
+    if not finished:
+      return None
+    metrics, predictions = evaluation or evaluate(state)
+    elapsed = position.elapsed + time.monotonic() - start
+    checkpoints.wait()  # A run with a result has its last checkpoint.
+    return _write_result(experiment, workdir, metrics, predictions, elapsed)
 
 
 def _describe_model_once(
@@ -204,18 +203,6 @@ def _take_step(
   with jax.transfer_guard("disallow"):
     state, _ = train_step(state, shards)
   return state
-
-
-def _check_finite(state: TrainState, saved: int) -> None:
-  """Raise NonFiniteLossError if a step since the last record was not finite."""
-  bad_step = runtime.to_host(state.sums.bad_step)
-  if bad_step >= 0:
-    last = f"step {saved}" if saved else "none yet"
-    raise NonFiniteLossError(
-      f"the loss or its gradient is not finite at step {bad_step}; the last good "
-      f"checkpoint is kept ({last}). Try a smaller optim.learning_rate, "
-      "optim.classifier_rate or optim.clip_norm."
-    )
 
 
 def _record(

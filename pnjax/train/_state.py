@@ -11,10 +11,15 @@ import numpy as np
 import optax
 
 from pnjax import models
+from pnjax import runtime
 
 # Parameters by their paths, such as "backbone.conv1.kernel".
 Params = dict[str, jax.Array]
 Scalar = jax.Array | np.ndarray
+
+
+class NonFiniteLossError(Exception):
+  """The loss or its gradient became infinite or NaN."""
 
 
 class RunningSums(struct.PyTreeNode):
@@ -117,3 +122,20 @@ def create_state(
     key=jax.random.key_data(jax.random.key(seed)),
     sums=RunningSums.zero(),
   )
+
+
+def check_finite(state: TrainState, saved_step: int) -> None:
+  """Raise NonFiniteLossError if a step since the last record was not finite.
+
+  Args:
+    state: Training state.
+    saved_step: Step of the last checkpoint, which the error names.
+  """
+  bad_step = runtime.to_host(state.sums.bad_step)
+  if bad_step >= 0:
+    last = f"step {saved_step}" if saved_step else "none yet"
+    raise NonFiniteLossError(
+      f"the loss or its gradient is not finite at step {bad_step}; the last good "
+      f"checkpoint is kept ({last}). Try a smaller optim.learning_rate, "
+      "optim.classifier_rate or optim.clip_norm."
+    )

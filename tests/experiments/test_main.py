@@ -134,12 +134,20 @@ def misfit(tmp_path):
       ],
       "features.0.weight: float32[64, 3, 5, 5], expected floating [64, 3, 11, 11]",
     ),
-    (["--workdir={misfit}/run"], "misfit.npz/run cannot be written to"),
-    (["--config.dataset.num_classes=7"], "num_classes is 7, but folder has 3 classes"),
+    pytest.param(
+      ["--workdir={misfit}/run"],
+      "misfit.npz/run cannot be written to",
+      marks=pytest.mark.slow,
+    ),
+    pytest.param(
+      ["--config.dataset.num_classes=7"],
+      "num_classes is 7, but folder has 3 classes",
+      marks=pytest.mark.slow,
+    ),
   ],
   ids=["dataset", "weights", "workdir", "classes"],
 )
-def test_what_cannot_be_run_is_said_before_anything_is_compiled(
+def test_mistakes_are_reported_before_anything_is_compiled(
   args, message, misfit, data_dir, tmp_path
 ):
   line = error_of(

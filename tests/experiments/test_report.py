@@ -175,7 +175,7 @@ def test_learned_parameters_start_from_the_default():
 
 def test_several_runs_on_a_page(copy, tmp_path, capsys):
   changed = copy("changed")
-  edit_json(changed / "contents.json", lambda c: c.update(test="other images"))
+  edit_json(changed / "fingerprints.json", lambda c: c.update(test="other images"))
   odd = copy("<b> & 猫")
   edit_json(odd / "config.json", lambda c: c["dataset"].update(data_dir="/missing"))
   edit_json(odd / "model.json", lambda m: m.update(suggested={"alpha": 0.123456}))

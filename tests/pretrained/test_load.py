@@ -79,10 +79,15 @@ def test_custom_recipe(tmp_path, file):
     pretrained.save(tmp_path / "b.safetensors", weights)
 
 
-def test_resnet_needs_a_variant_and_an_epsilon():
-  recipe = dataclasses.replace(pretrained.RECIPES["resnet50_torchvision"], epsilon=None)
-  with pytest.raises(ValueError, match=r"variant='v1\.5' and epsilon=None, expected"):
-    recipe.model(with_classifier=False)
+def test_recipes_set_the_fields_of_their_network():
+  recipe = pretrained.RECIPES["resnet50_v1_caffe"]
+  model = recipe.model(with_classifier=False)
+  assert (model.variant, model.epsilon, model.num_classes) == ("v1", 1e-3, None)
+  model = dataclasses.replace(recipe, epsilon=None).model(with_classifier=True)
+  assert (model.epsilon, model.num_classes) == (1e-5, 1000)
+  unknown = dataclasses.replace(recipe, architecture="vgg")
+  with pytest.raises(ValueError, match="architecture 'vgg', expected one of resnet50"):
+    unknown.model(with_classifier=False)
 
 
 def test_known_recipe_is_recognised(file):

@@ -352,6 +352,14 @@ def test_only_a_frozen_backbone_can_be_cached(config, tmp_path):
     run(config, tmp_path)
 
 
+def test_random_weights_are_not_cached(config, tmp_path):
+  config.train.cache_features = True
+  config.train.trainable = "none"
+  with pytest.raises(ValueError, match=r"but backbone\.weights is None, expected pre"):
+    run(config, tmp_path / "new")
+  assert not (tmp_path / "new").exists()
+
+
 def test_a_power_norm_of_your_own_trains_from_a_config(config, tmp_path, monkeypatch):
   def log1p(m, parameter, lam=1e-6):
     return jax.numpy.log1p(parameter * m)

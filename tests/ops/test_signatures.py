@@ -1,0 +1,90 @@
+"""The shapes that signatures declare, compared with those that functions return."""
+
+import inspect
+import typing
+
+import jax
+import numpy as np
+import pytest
+
+from pnjax import ops
+
+jaxtyping = pytest.importorskip("jaxtyping")
+
+PHI, M, MEAN = (
+  np.ones(shape, np.float32) for shape in [(2, 3, 4, 5), (2, 5, 5), (2, 5)]
+)
+DIRECTIONS = np.ones((5, 7), np.float32)
+P = np.full((2, 3), 0.1, np.float32)
+
+CALLS = {
+  "add_residual": (M, M, 0.1),
+  "append_coordinates": (PHI, np.ones((3, 4, 6), np.float32)),
+  "asinhe": (M, 2.0),
+  "asinhe_pool": (PHI, 2.0),
+  "beta_center": (PHI, 0.5),
+  "cooccurrence": (PHI,),
+  "cooccurrence_forms": (PHI, DIRECTIONS),
+  "equally_spaced_pivots": (5,),
+  "first_order_maxexp": (MEAN, 2.0),
+  "gamma": (M, 0.5),
+  "gamma_pool": (PHI, 0.5),
+  "gaussian_feature_map": (P, DIRECTIONS[0], 0.5),
+  "gaussian_kernel_constant": (DIRECTIONS[0], 0.5),
+  "l2_normalize": (M,),
+  "matrix_log": (M, 0.1),
+  "maxexp": (M, 2.0),
+  "maxexp_pool": (PHI, 2.0),
+  "newton_schulz_sqrt": (M,),
+  "probability_at_least_one": (P, 3),
+  "probability_at_least_one_multinomial": (P, P, P, 3),
+  "sigme": (M, 2.0),
+  "sigme_pool": (PHI, 2.0),
+  "signed_sqrt": (M,),
+  "spectral_asinhe": (M, 2.0),
+  "spectral_asinhe_forms": (PHI, DIRECTIONS, 2.0),
+  "spectral_asinhe_pool": (PHI, 2.0),
+  "spectral_gamma": (M, 0.5),
+  "spectral_gamma_forms": (PHI, DIRECTIONS, 0.5),
+  "spectral_gamma_pool": (PHI, 0.5),
+  "spectral_maxexp": (M, 2.0),
+  "spectral_maxexp_forms": (PHI, DIRECTIONS, 2),
+  "spectral_maxexp_pool": (PHI, 2),
+  "spectral_sigme": (M, 2.0),
+  "spectral_sigme_forms": (PHI, DIRECTIONS, 2.0),
+  "spectral_sigme_pool": (PHI, 2.0),
+  "suggest_first_order_parameters": (MEAN,),
+  "suggest_parameters": (PHI,),
+  "trace_compensate": (M, M, 0.5),
+  "triu_unvectorize": (np.ones((2, 15), np.float32),),
+  "triu_vectorize": (M,),
+}
+
+
+def declared(f):
+  """The annotations of `f`, with the names that only type checkers import."""
+  names = {"Array": jax.Array, "ArrayLike": jax.typing.ArrayLike}
+  names |= {name: getattr(jaxtyping, name) for name in ("Float", "ScalarLike")}
+  return typing.get_type_hints(f, localns=names)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_shapes(name):
+  f, args = getattr(ops, name), CALLS[name]
+  hints = declared(f)
+  out = jax.eval_shape(lambda: f(*args))
+  with jaxtyping.jaxtyped("context"):  # One binding of N, d, ... for all arrays.
+    for argument, value in inspect.signature(f).bind(*args).arguments.items():
+      # `isinstance` of a union would look at the type alone, not at the shape.
+      types = typing.get_args(hints[argument]) or [hints[argument]]
+      assert any(isinstance(value, t) for t in types), argument
+    result = hints["return"]
+    if typing.get_origin(result) is dict:
+      out, result = next(iter(out.values())), typing.get_args(result)[1]
+    assert isinstance(out, jaxtyping.Float[jax.ShapeDtypeStruct, result.dim_str])
+
+
+def test_every_function_is_called():
+  functions = {name for name in ops.__all__ if inspect.isfunction(getattr(ops, name))}
+  # The shapes that these return depend on integers.
+  assert functions - set(CALLS) == {"spatial_coordinates", "tensor_feature_map"}
