@@ -69,6 +69,11 @@ class Pooling(nn.Module):
         f"{', '.join(map(repr, known))}."
       )
     used = self.norm.parameter if self.norm else None
+    if used and used not in PARAMETER_FIELDS:
+      raise ValueError(
+        f"the parameter of {self.power_norm!r} is called {used!r}, expected one of "
+        f"{', '.join(PARAMETER_FIELDS)}."
+      )
     for name in PARAMETER_FIELDS:
       if getattr(self, name) is not None and name != used:
         raise ValueError(
@@ -98,7 +103,8 @@ class Pooling(nn.Module):
     form = getattr(self.norm, name)
     if form is None:
       raise ValueError(
-        f"`power_norm` is {self.power_norm!r}, which has no {name} form."
+        f"`power_norm` is {self.power_norm!r}, whose record in `POWER_NORMS` has no "
+        f"`{name}`."
       )
     return form
 

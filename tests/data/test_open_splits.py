@@ -47,7 +47,10 @@ def test_both_splits_are_opened(dataset):
   [
     ({"split": "all"}, "15 images of all are also in test, which is evaluated on"),
     ({"test_split": "tset"}, "`split` is 'tset', expected all, one of train, test"),
-    ({"num_classes": 7}, r"num_classes is 7, but folder has 3 classes; .*num_classes=3"),
+    (
+      {"num_classes": 7},
+      r"num_classes is 7, but folder has 3 classes; .*num_classes=3",
+    ),
   ],
 )
 def test_mistakes(dataset, fields, message):
@@ -58,7 +61,9 @@ def test_mistakes(dataset, fields, message):
 
 def test_an_unknown_counterpart(dataset, monkeypatch):
   monkeypatch.setattr(data._split, "evaluation_split", lambda config: "half_1_test")
-  with pytest.raises(ValueError, match="the counterpart of train is not known: `split`"):
+  with pytest.raises(
+    ValueError, match="the counterpart of train is not known: `split`"
+  ):
     data.open_splits(dataset)
 
 

@@ -90,10 +90,23 @@ def test_learned_parameter(x):
 def test_missing_forms_are_refused(fields, form):
   with pytest.raises(ValueError) as error:
     models.check_pooling(make_config(**fields))
-  message = f"`power_norm` is 'log1p', which has no {form} form."
+  message = f"`power_norm` is 'log1p', whose record in `POWER_NORMS` has no `{form}`."
   assert str(error.value) == message
 
 
 def test_parameters_of_other_functions_are_refused():
   with pytest.raises(ValueError, match=r"`eta` is 3.*it uses `parameter`"):
     models.check_pooling(make_config(eta=3.0))
+
+
+def test_a_parameter_without_a_field_is_refused(monkeypatch):
+  norm = ops.PowerNorm(default=1.0, matrix=ops.asinhe, parameter="scale")
+  monkeypatch.setitem(ops.POWER_NORMS, "log1p", norm)
+  with pytest.raises(ValueError, match="parameter of 'log1p' is called 'scale', expec"):
+    models.check_pooling(make_config())
+
+
+def test_a_learned_parameter_has_to_be_positive():
+  config = make_config(parameter=-1.0, learnable=("parameter",))
+  with pytest.raises(ValueError, match="`parameter` is -1.0, expected more than 0 wh"):
+    models.check_pooling(config)

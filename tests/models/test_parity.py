@@ -19,6 +19,15 @@ NETWORKS = ("resnet50_v1", "resnet50_v1.5", "alexnet")
 SLOW_SIZES = (224, 336, 448)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+  """Run PyTorch on one thread: more would spin while XLA uses the cores."""
+  num_threads = torch.get_num_threads()
+  torch.set_num_threads(1)
+  yield
+  torch.set_num_threads(num_threads)
+
+
 def make_networks(name, stage_sizes=(3, 4, 6, 3)):
   """Returns the same network in Flax and in PyTorch, the latter with random weights."""
   torch.manual_seed(0)

@@ -98,6 +98,7 @@ def test_float32_is_finite_and_accurate(rng, name, spectrum):
     np.testing.assert_allclose(a, b, atol=1e-4 * max(1, np.max(np.abs(b))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", families.SPECTRAL)
 def test_second_derivatives_where_eigenvalues_differ(x64, rng, name):
   f, parameter = families.SPECTRAL[name]
