@@ -108,5 +108,5 @@ def test_a_parameter_without_a_field_is_refused(monkeypatch):
 
 def test_a_learned_parameter_has_to_be_positive():
   config = make_config(parameter=-1.0, learnable=("parameter",))
-  with pytest.raises(ValueError, match="`parameter` is -1.0, expected more than 0 wh"):
+  with pytest.raises(ValueError, match=r"`parameter` is -1\.0, expected more than 0"):
     models.check_pooling(config)
