@@ -108,7 +108,8 @@ def get_config() -> ml_collections.ConfigDict:
   train.batch_size = 32  # Over all devices and hosts.
   train.num_epochs = 20  # Passes over the images to train on.
   # Layers of the backbone that train: "all", "last_stage" (of a ResNet),
-  # "last_two_convs" or "none". Pooling and classifier always train.
+  # "last_two_convs", or "none" for a frozen backbone. Pooling and classifier always
+  # train.
   train.trainable = "all"
   train.num_microbatches = 1  # Parts that a batch is computed in, to save memory.
   train.label_smoothing = 0.0  # Share of a label that is spread over all classes.

@@ -5,8 +5,10 @@ import os
 os.environ["XLA_FLAGS"] = (
   os.environ.get("XLA_FLAGS", "")
   + " --xla_force_host_platform_device_count=2"
-  # Compiles in half the time, and the programs of the tests are small.
+  # These make compilation several times faster; the programs of the tests are small.
   + " --xla_backend_optimization_level=0"
+  + " --xla_cpu_use_fusion_emitters=false"
+  + " --xla_cpu_parallel_codegen_split_count=1"
 )
 
 import jax
