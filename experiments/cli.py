@@ -98,8 +98,8 @@ class _ConfigParser(flags.ArgumentParser):
 
     try:
       config = self._parser.parse(path)
-    except (AttributeError, KeyError) as error:
-      raise ValueError(_unknown_field(file, error)) from error
+    except (AttributeError, ImportError, KeyError, SyntaxError) as error:
+      raise ValueError(_explain(file, error)) from error
     except (TypeError, ValueError) as error:
       # The message is a traceback; its context is what the file itself raised.
       raise ValueError(str(error.__context__)) from error
@@ -114,12 +114,17 @@ def _set_fields(argv: Sequence[str]) -> Iterator[str]:
       yield match[1]
 
 
-def _unknown_field(file: str, error: Exception) -> str:
-  """Return what to do about a config file that uses a field that does not exist."""
+def _explain(file: str, error: Exception) -> str:
+  """Return what is wrong with a config file that cannot be executed."""
   from pnjax import config as config_lib
 
-  found = re.search(r"""Key "(\w+)"|'(\w+)'""", str(error))
+  # The messages of `ml_collections` about a field that does not exist.
+  found = re.fullmatch(
+    r"""['"]+(?:Key "(\w+)" does not exist.*|(\w+))['"]+""", str(error), re.DOTALL
+  )
   if not found:
+    if isinstance(error, ImportError) and "default" in str(error):
+      return f"{file} imports the former default config, which is pnjax.config now."
     return f"{file}: {error}"
   name = found[1] or found[2]
   new_name = config_lib.new_name(name)

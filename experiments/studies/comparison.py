@@ -15,6 +15,7 @@ from experiments.studies import method_configs
 from experiments.studies import paper
 from experiments.studies import rows as rows_lib
 from experiments.studies import table_files
+from pnjax import config as config_lib
 from pnjax import pretrained
 from pnjax import runs
 
@@ -49,6 +50,7 @@ def make_table(
   workdir = pathlib.Path(workdir)
   _check_methods(rows)
   config = config_of(rows[0])
+  config_lib.check_fields(config)
   if config.backbone.name == "alexnet":
     # Its own classifier is fully connected layers, which are not part of the weights.
     rows = [method for method in rows if method != "baseline"]

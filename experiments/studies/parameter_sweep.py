@@ -60,6 +60,7 @@ def run_sweep(
     The contents of `sweep.json`.
   """
   workdir = pathlib.Path(workdir)
+  config_lib.check_fields(config)
   name = _field_name(param)
   if not values:
     raise ValueError("--values is empty, expected numbers.")

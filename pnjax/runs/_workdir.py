@@ -107,7 +107,10 @@ def read_config(workdir: str | os.PathLike) -> ml_collections.ConfigDict:
   try:
     config_lib.check_fields(config)
   except ValueError as error:
-    raise ValueError(f"{workdir} holds a run of an earlier version: {error}") from error
+    raise ValueError(
+      f"{workdir} holds a run of an earlier version: {error} Train again in another "
+      "workdir."
+    ) from error
   return config.lock()
 
 

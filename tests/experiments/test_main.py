@@ -97,20 +97,45 @@ def test_flags_that_cannot_be_used(args, message):
   assert message in error_of(*args)
 
 
+FILE = """
+from pnjax import config as config_lib
+
+
+def get_config():
+  config = config_lib.get_config()
+  {}
+  return config
+"""
+
+
 @pytest.mark.parametrize(
-  ("line", "message"),
+  ("text", "message"),
   [
-    ("config.head.beta = 0.5", "'head', which does not exist: it is pooling now"),
-    ('config.train.freeze = "all"', "'freeze', which does not exist: it is train.tr"),
-    ("config.train.speed = 1", "'speed', which does not exist: pnjax/config.py has"),
+    (
+      FILE.format("config.head.beta = 0.5"),
+      "old.py uses the field 'head', which does not exist: it is pooling now.",
+    ),
+    (
+      FILE.format('config.train.freeze = "all"'),
+      "old.py uses the field 'freeze', which does not exist: it is train.trainable",
+    ),
+    (
+      FILE.format("config.train.speed = 1"),
+      "'speed', which does not exist: pnjax/config.py has all fields.",
+    ),
+    (
+      "from experiments.configs import default",
+      "old.py imports the former default config, which is pnjax.config now.",
+    ),
+    ("import no_such_module", "old.py: No module named 'no_such_module'"),
+    ("def get_config(:", "old.py: "),
+    ("x = 1", "old.py: module 'config_config' has no attribute 'get_config'"),
   ],
+  ids=["head", "freeze", "speed", "default", "import", "syntax", "function"],
 )
-def test_a_config_file_with_old_names(tmp_path, line, message):
+def test_config_files_that_cannot_be_executed(tmp_path, text, message):
   path = tmp_path / "old.py"
-  path.write_text(
-    "from pnjax import config as config_lib\n\n\ndef get_config():\n"
-    f"  config = config_lib.get_config()\n  {line}\n  return config\n"
-  )
+  path.write_text(text)
   assert message in error_of(f"--config={path}", f"--workdir={tmp_path}")
 
 
