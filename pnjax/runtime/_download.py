@@ -1,9 +1,9 @@
 """Downloads that are verified before they count."""
 
 import hashlib
+import http.client
 import pathlib
 import tempfile
-import urllib.error
 import urllib.request
 
 import tqdm
@@ -32,7 +32,7 @@ def download(url: str, path: pathlib.Path, sha256: str | None = None) -> None:
     part = pathlib.Path(temporary) / path.name
     try:
       digest = _transfer(url, part)
-    except (OSError, urllib.error.URLError) as error:
+    except (OSError, http.client.HTTPException) as error:
       raise DownloadError(f"{url} cannot be downloaded ({error})") from error
     if sha256 is not None and not digest.startswith(sha256):
       raise ValueError(
