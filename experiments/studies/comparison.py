@@ -64,7 +64,7 @@ def make_table(
   if protocol == "softmax":
     for config in configs.values():
       config.train.trainable, config.train.cache_features = "none", True
-  computed = rows_lib.compute_rows(configs, workdir, splits, protocol, cache)
+  computed = rows_lib.compute_rows(configs, workdir, pairs, protocol, cache)
   notes = _notes(configs[rows[0]], pairs, protocol)
   if overrides:
     fields = ", ".join(f"{name} = {value}" for name, value in overrides.items())

@@ -17,7 +17,6 @@ from experiments.studies import stored
 from pnjax import config as config_lib
 from pnjax import data
 from pnjax import models
-from pnjax import pretrained
 from pnjax import probe
 from pnjax import runs
 from pnjax import runtime
@@ -74,11 +73,10 @@ def run_sweep(
   train = _subset(train, config.seed)
   frozen = probe.load_frozen_features(config, [(train, train)], cache)
   folds = probe.stratified_folds(frozen.labels, num_folds, config.seed)
-  weights = config.backbone.weights
   dependencies = {
     "num_folds": num_folds,
     "images": train.fingerprint,
-    "weights": weights and runtime.file_digest(pretrained.weights_path(weights)),
+    "weights": rows.weights_digest(config),
   }
   points = []
   for value, config_ in zip(values, configs, strict=True):

@@ -50,7 +50,7 @@ def open_pairs(config: ml_collections.ConfigDict, splits: Sequence[str]) -> list
 def compute_rows(
   configs: Mapping[str, ml_collections.ConfigDict],
   workdir: pathlib.Path,
-  splits: Sequence[str],
+  pairs: Sequence[Pair],
   protocol: str,
   cache: str | os.PathLike | None,
 ) -> dict[str, Row]:
@@ -59,18 +59,17 @@ def compute_rows(
   Args:
     configs: Configs by method.
     workdir: Folder for rows and runs.
-    splits: Names of the splits to train on.
+    pairs: Splits to train on, each with the split to evaluate on.
     protocol: "ridge", "softmax" or "finetuning".
     cache: Folder of cached features.
   """
   config = next(iter(configs.values()))
-  pairs = open_pairs(config, splits)
-  weights = config.backbone.weights
+  splits = [train_split.split for train_split, _ in pairs]
   common = {
     "how": protocol,
-    "splits": list(splits),
+    "splits": splits,
     "images": [{"train": a.fingerprint, "test": b.fingerprint} for a, b in pairs],
-    "weights": weights and runtime.file_digest(pretrained.weights_path(weights)),
+    "weights": weights_digest(config),
   }
   if protocol == "ridge":
     compute = _ridge_rows(config, pairs, cache)
@@ -88,6 +87,12 @@ def compute_rows(
     )
     print(_line(method, rows[method]), flush=True)
   return rows
+
+
+def weights_digest(config: ml_collections.ConfigDict) -> str | None:
+  """Return the sha256 of the file of pretrained weights; None without weights."""
+  weights = config.backbone.weights
+  return weights and runtime.file_digest(pretrained.weights_path(weights))
 
 
 def relevant_fields(config: ml_collections.ConfigDict) -> dict[str, Any]:
