@@ -13,6 +13,7 @@ from pnjax.data._pipeline import shuffled
 from pnjax.data._pipeline import train_batches
 from pnjax.data._prepare import DATASETS
 from pnjax.data._prepare import prepare
+from pnjax.data._random_splits import stratified_folds
 from pnjax.data._split import Split
 from pnjax.data._split import evaluation_split
 from pnjax.data._split import open_split
@@ -35,5 +36,6 @@ __all__ = [
   "padded",
   "prepare",
   "shuffled",
+  "stratified_folds",
   "train_batches",
 ]

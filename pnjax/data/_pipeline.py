@@ -84,6 +84,8 @@ def eval_batches(
   num_crops: int = 1,
   resize_side: int = 256,
   batch_size: int,
+  view: int = 0,
+  seed: int = 0,
   shard_index: int = 0,
   shard_count: int = 1,
   num_threads: int | None = None,
@@ -101,6 +103,9 @@ def eval_batches(
       the shorter side to S and crops the centre.
     num_crops: 1 or 12; see `train_batches`.
     resize_side: Shorter side of the image that the 12 crops are cut from.
+    view: 0 for images as evaluation sees them. Other numbers are random crops that are
+      mirrored at random; the number, `seed` and the image itself decide how.
+    seed: Seed of the views.
     shard_index: Index of the shard to return, usually `jax.process_index()`.
     shard_count: Number of shards, usually `jax.process_count()`.
     num_threads: Number of decoding threads; the number of cores if None.
@@ -113,10 +118,19 @@ def eval_batches(
   transform = eval_transform(image_size, resize, num_crops, resize_side)
   crops = () if num_crops == 1 else (num_crops,)
   shape = (*crops, image_size, image_size, 3)
+  if view and num_crops > 1:
+    raise ValueError(f"`view` is {view}, expected 0: twelve crops have no other views.")
 
   def load(index):
     example = split[index]
-    image = transform(decode_prepared(example["image"]))
+    image = decode_prepared(example["image"])
+    if view:
+      rng = np.random.default_rng([seed, view, int(split.digests[index][:16], 16)])
+      image = _transforms.random_flip(
+        _transforms.random_crop(image, image_size, rng), rng
+      )
+    else:
+      image = transform(image)
     return {"image": image, "label": np.int32(example["label"])}
 
   blank = {"image": np.zeros(shape, np.uint8), "label": np.int32(0)}

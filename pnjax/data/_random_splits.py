@@ -21,6 +21,19 @@ def stratified(
   return sorted(first), rest.tolist()
 
 
+def stratified_folds(labels: np.ndarray, num_folds: int, seed: int) -> np.ndarray:
+  """Return the fold of each example, with every class spread evenly over the folds."""
+  rng = np.random.default_rng(seed)
+  folds = np.empty(len(labels), int)
+  start = 0
+  for label in np.unique(labels):
+    members = rng.permutation(np.flatnonzero(labels == label))
+    # Classes start at different folds, so that all folds have the same size.
+    folds[members] = (start + np.arange(len(members))) % num_folds
+    start += len(members)
+  return folds
+
+
 def folds(labels: Sequence[int], num_folds: int) -> dict[str, list[int]]:
   """Return `fold_1_train`, `fold_1_test`, …: each image is in one test split."""
   rng = np.random.default_rng(0)

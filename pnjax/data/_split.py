@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow_datasets as tfds
 
 from pnjax.data import _prepare
+from pnjax.data import _random_splits
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -153,7 +154,10 @@ def open_splits(config: ml_collections.ConfigDict) -> tuple[Split, Split]:
     config: The group `dataset` of a run config.
   """
   train = open_split(config.name, config.split, config.data_dir)
-  test = _open_test_split(config)
+  if config.fold is None:
+    test = _open_test_split(config)
+  else:
+    train, test = _divide(train, config.fold)
   num_shared = np.intersect1d(train.indices, test.indices).size
   if num_shared:
     raise ValueError(
@@ -168,6 +172,31 @@ def open_splits(config: ml_collections.ConfigDict) -> tuple[Split, Split]:
       f"{num_classes}."
     )
   return train, test
+
+
+def _divide(split: Split, fold: str) -> tuple[Split, Split]:
+  """Return all but one fold of a split, and that fold.
+
+  Args:
+    split: The split.
+    fold: Number of the fold, from 1, and of all folds, such as "2/5".
+  """
+  parts = re.fullmatch(r"(\d+)/(\d+)", fold)
+  number, count = (int(part) for part in parts.groups()) if parts else (0, 0)
+  if not (1 <= number <= count and 2 <= count <= len(split)):
+    raise ValueError(
+      f"dataset.fold is {fold!r}, expected a fold and their number, such as '1/5', of "
+      f"at most {len(split)} images."
+    )
+  folds = _random_splits.stratified_folds(split.labels, count, seed=0)
+  rest, own = (
+    dataclasses.replace(split.subset(np.flatnonzero(members)), split=name)
+    for members, name in (
+      (folds != number - 1, f"{split.split} without fold {fold}"),
+      (folds == number - 1, f"fold {fold} of {split.split}"),
+    )
+  )
+  return rest, own
 
 
 def _open_test_split(config: ml_collections.ConfigDict) -> Split:
@@ -188,6 +217,8 @@ def evaluation_split(config: ml_collections.ConfigDict) -> str:
   Args:
     config: The group `dataset` of a run config.
   """
+  if config.fold:
+    return f"fold {config.fold} of {config.split}"
   if config.test_split:
     return config.test_split
   if config.split == "train_80":

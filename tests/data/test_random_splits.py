@@ -1,8 +1,10 @@
 import hashlib
 import json
 
+import numpy as np
 import pytest
 
+from pnjax import data
 from pnjax.data import _random_splits
 
 
@@ -28,3 +30,11 @@ def test_two_or_more_images_of_a_class_are_divided(count, first):
     count - first,
   ]
   assert sorted(parts[0] + parts[1]) == list(range(2 * count))
+
+
+def test_folds_are_even_and_reproducible():
+  labels = np.repeat(np.arange(7), [5, 5, 5, 4, 6, 5, 5])
+  folds = data.stratified_folds(labels, 5, seed=0)
+  np.testing.assert_array_equal(np.bincount(folds), [7] * 5)
+  assert max(np.bincount(folds[labels == 0])) == 1
+  np.testing.assert_array_equal(folds, data.stratified_folds(labels, 5, seed=0))
