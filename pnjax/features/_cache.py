@@ -107,14 +107,19 @@ class FeatureCache:
         for digests, values in batches:
           self._append(maps, rows, digests, values)
 
-  def check_space(self, count: int) -> None:
-    """Raise OSError if the feature maps of `count` images do not fit on the disk."""
+  def check_space(self, count: int) -> int:
+    """Return the bytes that the feature maps of `count` images take.
+
+    Raises:
+      OSError: if they do not fit on the disk.
+    """
     needed, free = count * self._row_bytes, shutil.disk_usage(self.folder).free
     if needed > free:
       raise OSError(
         f"features of {count} images take {needed / 1e9:.1f} GB, but {self.folder} "
         f"has {free / 1e9:.1f} GB left."
       )
+    return needed
 
   def _append(self, maps, rows, digests, values):
     with np.errstate(over="ignore"):  # Infinite values are refused below.

@@ -27,6 +27,7 @@ def cached_feature_maps(
   devices: runtime.Devices,
   root: str | os.PathLike | None = None,
   stage: str | None = None,
+  views: Sequence[int] | None = None,
 ) -> list[CachedFeatureMaps]:
   """Return the feature maps of all images, and extract those that are not cached.
 
@@ -41,27 +42,60 @@ def cached_feature_maps(
     root: Folder of all caches; `features` in `$PNJAX_CACHE` or `~/.cache/pnjax` if
       None.
     stage: Stage of the backbone to extract; the last one if None.
+    views: View of each split, as in `data.eval_batches`; 0 for all if None.
+
+  Returns:
+    Feature maps of each split.
   """
   if backbone.variables is None:
     raise ValueError(
       "feature maps of a frozen backbone can only be cached if it has weights, but "
       "backbone.weights is None."
     )
+  views = [0] * len(splits) if views is None else views
   extract = functools.partial(_extract, backbone, stage)
-  cache = FeatureCache(
-    root or runtime.cache_folder() / "features",
-    _cache_key(config, backbone, stage),
-    _shape(config, backbone, extract),
-  )
-  digests = np.concatenate([split.digests for split in splits])
-  cache.check_space(len(cache.missing(digests)))
-  for split in splits:
-    missing = split.subset(cache.missing(split.digests))
+  shape = _shape(config, backbone, extract)
+  caches = {
+    view: FeatureCache(
+      root or runtime.cache_folder() / "features",
+      _cache_key(config, backbone, stage, view),
+      shape,
+    )
+    for view in sorted(set(views))
+  }
+  _announce(caches, splits, views, devices)
+  for split, view in zip(splits, views, strict=True):
+    missing = split.subset(caches[view].missing(split.digests))
     if len(missing):
-      cache.write(
-        _extract_batches(config, backbone.variables, extract, missing, devices)
+      caches[view].write(
+        _extract_batches(config, backbone.variables, extract, missing, devices, view)
       )
-  return [cache.read(split.digests) for split in splits]
+  return [
+    caches[view].read(split.digests) for split, view in zip(splits, views, strict=True)
+  ]
+
+
+def _announce(
+  caches: Mapping[int, FeatureCache],
+  splits: Sequence[data.Split],
+  views: Sequence[int],
+  devices: runtime.Devices,
+) -> None:
+  """Print what is going to be computed, and raise OSError if the disk is too small."""
+  count = 0
+  for view, cache in caches.items():
+    own = [split.digests for split, v in zip(splits, views, strict=True) if v == view]
+    count += len(cache.missing(np.concatenate(own)))
+  if not count:
+    return
+  size = cache.check_space(count)
+  if devices.is_first:
+    of_views = f" in {len(caches)} views" if len(caches) > 1 else ""
+    print(
+      f"features: {count} feature maps to compute{of_views}, {size / 1e9:.2g} GB in "
+      f"{cache.folder.parent}",
+      flush=True,
+    )
 
 
 def feature_maps(
@@ -112,6 +146,7 @@ def _cache_key(
   config: ml_collections.ConfigDict,
   backbone: pretrained.BackboneSpec,
   stage: str | None,
+  view: int,
 ) -> dict[str, Any]:
   """Return everything that feature maps depend on, except the image.
 
@@ -121,6 +156,8 @@ def _cache_key(
   assert backbone.recipe is not None  # It has weights.
   recipe = pretrained.RECIPES[backbone.recipe]
   preprocessing, dataset = recipe.preprocessing, config.dataset
+  # Crops and flips as in `data.eval_batches`.
+  augmented = {"view": view, "seed": config.seed} if view else {}
   return {
     "weights": backbone.fingerprint,
     "architecture": recipe.architecture,
@@ -136,6 +173,7 @@ def _cache_key(
     "resize": dataset.resize,
     "num_crops": dataset.num_crops,
     "resize_side": dataset.resize_side if dataset.num_crops > 1 else None,
+    **augmented,
   }
 
 
@@ -157,6 +195,7 @@ def _extract_batches(
   extract: Callable[..., jax.Array],
   split: data.Split,
   devices: runtime.Devices,
+  view: int,
 ) -> Iterator[tuple[list[str], np.ndarray]]:
   """Yield digests of images and their feature maps, batch by batch."""
   step = devices.parallelize(
@@ -170,8 +209,11 @@ def _extract_batches(
     resize=config.dataset.resize,
     **data.image_options(config.dataset),
     num_threads=config.train.num_threads,
+    view=view,
+    seed=config.seed,
   )
-  with runtime.Progress(0, len(split), "features") as progress:
+  label = f"features, view {view + 1}" if view else "features"
+  with runtime.Progress(0, len(split), label) as progress:
     for batch in batches:
       index, mask = batch.pop("index"), batch["mask"]
       _, maps = step(variables, devices.shard(batch))

@@ -50,9 +50,9 @@ def test_only_missing_feature_maps_are_computed(
   seen = []
   compute = _extract._extract_batches
 
-  def watched(config, variables, extract, split, devices):
+  def watched(config, variables, extract, split, *args):
     seen.append(len(split))
-    return compute(config, variables, extract, split, devices)
+    return compute(config, variables, extract, split, *args)
 
   monkeypatch.setattr(_extract, "_extract_batches", watched)
   extract(frozen_config, backbone, split.subset([0, 1, 2, 2]), tmp_path)
