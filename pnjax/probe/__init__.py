@@ -1,20 +1,26 @@
-"""Closed-form classifiers on the pooled vectors of frozen features."""
+"""Closed-form classifiers on pooled vectors: exact kernel, ridge regression, refit."""
 
 from pnjax.probe._cross_validation import cross_validate
-from pnjax.probe._cross_validation import stratified_folds
 from pnjax.probe._frozen import FrozenFeatures
 from pnjax.probe._frozen import classify
 from pnjax.probe._frozen import kernel_of_config
 from pnjax.probe._frozen import load_frozen_features
 from pnjax.probe._frozen import suggest_parameters
-from pnjax.probe._kernel import MAX_IMAGES
+from pnjax.probe._kernel import MAX_ROWS
 from pnjax.probe._kernel import pooled_kernel
+from pnjax.probe._refit import LinearClassifier
+from pnjax.probe._refit import Refit
+from pnjax.probe._refit import refit
 from pnjax.probe._ridge import RidgeClassifier
 from pnjax.probe._ridge import fit_ridge
+from pnjax.probe._vectors import PooledVectors
 
 __all__ = [
-  "MAX_IMAGES",
+  "MAX_ROWS",
   "FrozenFeatures",
+  "LinearClassifier",
+  "PooledVectors",
+  "Refit",
   "RidgeClassifier",
   "classify",
   "cross_validate",
@@ -22,6 +28,6 @@ __all__ = [
   "kernel_of_config",
   "load_frozen_features",
   "pooled_kernel",
-  "stratified_folds",
+  "refit",
   "suggest_parameters",
 ]

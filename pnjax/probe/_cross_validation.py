@@ -5,19 +5,6 @@ import numpy as np
 from pnjax.probe._ridge import fit_ridge
 
 
-def stratified_folds(labels: np.ndarray, num_folds: int, seed: int) -> np.ndarray:
-  """Return the fold of each example, with every class spread evenly over the folds."""
-  rng = np.random.default_rng(seed)
-  folds = np.empty(len(labels), int)
-  start = 0
-  for label in np.unique(labels):
-    members = rng.permutation(np.flatnonzero(labels == label))
-    # Classes start at different folds, so that all folds have the same size.
-    folds[members] = (start + np.arange(len(members))) % num_folds
-    start += len(members)
-  return folds
-
-
 def cross_validate(
   kernel: np.ndarray, labels: np.ndarray, num_classes: int, folds: np.ndarray
 ) -> np.ndarray:

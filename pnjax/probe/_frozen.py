@@ -1,5 +1,7 @@
 """Pooling layers on the cached features of a config's frozen backbone."""
 
+from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
@@ -18,6 +20,9 @@ from pnjax import pretrained
 from pnjax import runtime
 from pnjax.probe import _kernel
 from pnjax.probe import _ridge
+from pnjax.probe._vectors import PooledVectors
+
+_BATCH = 8
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -106,6 +111,8 @@ def kernel_of_config(
 ) -> np.ndarray:
   """Return the kernel of all images with those to train on.
 
+  Pooled vectors are scaled to unit length first.
+
   Args:
     config: Run config, whose pooling is applied.
     frozen: Features of the images.
@@ -115,12 +122,50 @@ def kernel_of_config(
   backbone = pretrained.untrained_backbone(config.backbone)
   model = models.image_classifier_from_config(
     config, backbone.model, frozen.num_classes, suggested
-  )
+  ).clone(normalize=True)
 
   def pool(feature_maps: jax.Array) -> Any:
     return model.apply({}, feature_maps.astype(jnp.float32), method="pool")
 
-  return _kernel.pooled_kernel(pool, frozen.feature_maps, frozen.num_train, label)
+  vectors = pool_feature_maps(pool, frozen.feature_maps)
+  return _kernel.pooled_kernel(vectors, frozen.num_train, label)
+
+
+def pool_feature_maps(
+  pool: Callable[[jax.Array], jax.Array],
+  feature_maps: features.CachedFeatureMaps | np.ndarray,
+) -> PooledVectors:
+  """Return the pooled vectors of feature maps.
+
+  Args:
+    pool: Function from feature maps `[b, ...]` to pooled vectors `[b, D]`, which is
+      compiled.
+    feature_maps: Feature maps of all images, read by arrays of indices.
+  """
+  pool = jax.jit(pool)
+
+  def batches(rows: np.ndarray) -> Iterator[np.ndarray]:
+    previous = None
+    for start in range(0, len(rows), _BATCH):
+      batch = feature_maps[rows[start : start + _BATCH]]
+      # One batch at a time: concurrent decompositions can hang on a CPU.
+      done = jax.block_until_ready(previous)
+      previous = _padded(pool, batch)[: len(batch)]
+      if done is not None:  # Copied while the next ones are pooled.
+        yield np.asarray(done)
+    if previous is not None:
+      yield np.asarray(previous)
+
+  some = jnp.asarray(feature_maps[np.arange(1)])
+  length = jax.eval_shape(pool, some).shape[-1]
+  return PooledVectors(batches, np.arange(len(feature_maps)), length)
+
+
+def _padded(pool, batch: np.ndarray) -> jax.Array:
+  """Pools a batch, padded to the one size that is compiled."""
+  missing = _BATCH - len(batch)
+  full = np.concatenate([batch, np.zeros((missing, *batch.shape[1:]), batch.dtype)])
+  return pool(jnp.asarray(full))
 
 
 def classify(

@@ -1,54 +1,87 @@
 import numpy as np
 import pytest
+from scipy import special
 from sklearn import linear_model
 
 from pnjax import probe
 from pnjax.probe import _ridge
 
+NUM_CLASSES = 4
+
 
 @pytest.fixture
 def problem(rng):
   """Vectors of four classes, 60 to train on and 40 others."""
-  labels = np.arange(100) % 4
-  x = rng.standard_normal((100, 30)) + 2 * rng.standard_normal((4, 30))[labels]
+  labels = np.arange(100) % NUM_CLASSES
+  x = rng.standard_normal((100, 30)) + 0.7 * rng.standard_normal((4, 30))[labels]
   return x[:60], labels[:60], x[60:], labels[60:]
+
+
+def make_targets(labels):
+  return np.where(np.arange(NUM_CLASSES) == labels[:, None], 1.0, -1.0)
+
+
+def mean_square(x):
+  return np.mean(np.sum(np.square(x - x.mean(axis=0)), axis=1))
+
+
+def left_out_scores(x, labels, alpha, num_views=1):
+  """Scores of each image by a regression without any of its views."""
+  targets = make_targets(labels)
+  num_images = len(x) // num_views
+  scores = np.empty_like(targets)
+  for image in range(num_images):
+    own = np.arange(len(x)) % num_images == image
+    model = linear_model.Ridge(alpha=alpha).fit(x[~own], targets[~own])
+    scores[own] = model.predict(x[own])
+  return scores
 
 
 def test_equals_ridge_regression_in_the_primal(problem):
   x, labels, x_test, _ = problem
-  fitted = probe.fit_ridge(x @ x.T, labels, 4)
-  targets = np.where(np.arange(4) == labels[:, None], 1.0, -1.0)
-  scale = np.mean(np.sum(np.square(x - x.mean(axis=0)), axis=1))
-  primal = linear_model.Ridge(alpha=fitted.regularization * scale).fit(x, targets)
+  fitted = probe.fit_ridge(x @ x.T, labels, NUM_CLASSES)
+  assert fitted.diagonal == pytest.approx(mean_square(x))
+  primal = linear_model.Ridge(alpha=fitted.regularization * fitted.diagonal)
+  primal.fit(x, make_targets(labels))
   np.testing.assert_allclose(
-    fitted.scores(x_test @ x.T), primal.predict(x_test), rtol=1e-6, atol=1e-8
+    fitted.scores(x_test @ x.T),
+    fitted.scale * primal.predict(x_test),
+    rtol=1e-6,
+    atol=1e-8,
   )
 
 
-def test_regularization_is_the_best_when_one_is_left_out(problem):
+# Views are noisy copies of their image, so that leaving out only one would be easy.
+@pytest.mark.parametrize("num_views", [1, 3])
+def test_leave_one_out_is_exact(problem, rng, num_views):
   x, labels, _, _ = problem
-  fitted = probe.fit_ridge(x @ x.T, labels, 4)
-  targets = np.where(np.arange(4) == labels[:, None], 1.0, -1.0)
-  scale = np.mean(np.sum(np.square(x - x.mean(axis=0)), axis=1))
+  x = np.concatenate([x + 0.1 * rng.standard_normal(x.shape) for _ in range(num_views)])
+  labels = np.tile(labels, num_views)
+  fitted = probe.fit_ridge(x @ x.T, labels, NUM_CLASSES, num_views)
 
-  def accuracy(regularization):
-    right = 0
-    for i in range(len(x)):
-      rest = np.arange(len(x)) != i
-      model = linear_model.Ridge(alpha=regularization * scale).fit(
-        x[rest], targets[rest]
-      )
-      right += np.argmax(model.predict(x[i : i + 1])) == labels[i]
-    return right / len(x)
+  def scores(regularization):
+    return left_out_scores(x, labels, regularization * mean_square(x), num_views)
 
-  accuracies = {r: accuracy(r) for r in _ridge.REGULARIZATIONS[::3]}
-  assert accuracy(fitted.regularization) >= max(accuracies.values())
+  def top1(regularization):
+    return np.mean(np.argmax(scores(regularization), axis=1) == labels)
+
+  assert fitted.left_out_top1 == pytest.approx(top1(fitted.regularization))
+  others = max(top1(r) for r in _ridge.REGULARIZATIONS[::4])
+  assert fitted.left_out_top1 >= others
+  # Scores are logits that fit the left-out labels best.
+  logits = fitted.scale * scores(fitted.regularization)
+
+  def loss(factor):
+    log_probabilities = special.log_softmax(factor * logits, axis=1)
+    return -np.mean(log_probabilities[np.arange(len(labels)), labels])
+
+  assert loss(1) < min(loss(0.9), loss(1.1))
 
 
 def test_classifies_other_examples(problem):
   x, labels, x_test, labels_test = problem
-  fitted = probe.fit_ridge((x @ x.T).astype(np.float32), labels, 4)
-  assert np.mean(fitted.predict(x_test @ x.T) == labels_test) > 0.9
+  fitted = probe.fit_ridge((x @ x.T).astype(np.float32), labels, NUM_CLASSES)
+  assert np.mean(fitted.predict(x_test @ x.T) == labels_test) > 0.6
 
 
 def test_equal_vectors_do_not_break_it():
@@ -56,3 +89,19 @@ def test_equal_vectors_do_not_break_it():
   assert np.isfinite(
     probe.fit_ridge(np.ones((4, 4)), labels, 2).scores(np.ones((3, 4)))
   ).all()
+
+
+@pytest.mark.parametrize(
+  ("kernel", "labels", "num_views", "match"),
+  [
+    (np.ones((3, 4)), [0, 1, 0], 1, r"shape \(3, 4\), expected \(3, 3\) for 3 labels"),
+    (np.ones((0, 0)), [], 1, r"shape \(0, 0\)"),
+    (np.full((2, 2), np.nan), [0, 1], 1, "entries that are not finite"),
+    (np.ones((2, 2)), [0, 2], 1, "`labels` are from 0 to 2, expected 0 to 1"),
+    (np.ones((2, 2)), [-1, 1], 1, "`labels` are from -1 to 1"),
+    (np.ones((3, 3)), [0, 1, 0], 2, "`num_views` is 2, expected a divisor of the 3"),
+  ],
+)
+def test_what_cannot_be_fit_is_refused(kernel, labels, num_views, match):
+  with pytest.raises(ValueError, match=match):
+    probe.fit_ridge(kernel, np.array(labels), 2, num_views)
