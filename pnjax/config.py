@@ -13,13 +13,20 @@ from flax import traverse_util
 import ml_collections
 from ml_collections import config_dict
 
-# Fields and groups that had other names before version 0.2.
+# Fields and groups that had other names before.
 _RENAMED = {
   "head": "pooling",
   "head.rank": "classifier.rank",
   "dataset.crop_side": "dataset.resize_side",
   "train.freeze": 'train.trainable ("all", "last_stage", "last_two_convs" or "none")',
   "train.accumulate": "train.num_microbatches",
+}
+
+# Fields that are gone, and why.
+_REMOVED = {
+  "pooling.normalize": "pooled vectors keep their length",
+  "optim.head_multiplier": "optim.learning_rate is the rate of all layers",
+  "optim.classifier_rate": "optim.learning_rate is the rate of all layers",
 }
 
 # Fields that change where and how fast a run is computed, but not its results.
@@ -38,6 +45,9 @@ def get_config() -> ml_collections.ConfigDict:
   # Split to evaluate on. If None, the counterpart of `split`: "test", or "half_1_test"
   # for "half_1_train".
   dataset.test_split = config_dict.placeholder(str)
+  # "2/5" trains on all but the second of five stratified folds of `split`, and
+  # evaluates on that one instead of `test_split`.
+  dataset.fold = config_dict.placeholder(str)
   dataset.num_classes = config_dict.placeholder(int)  # Checked, unless None.
   dataset.image_size = 224  # Height and width of the backbone's input.
   # Number of crops: 1, or 12 for the corners, the centre and the whole image, each also
@@ -81,15 +91,21 @@ def get_config() -> ml_collections.ConfigDict:
   pooling.trace_power = config_dict.placeholder(float)  # γ of Remark 6.
   pooling.kappa = config_dict.placeholder(float)  # κ of Remark 6.
   pooling.learnable = ()  # Names of learned parameters: "eta_prime", "beta", ...
-  pooling.normalize = True  # Whether pooled vectors are scaled to unit length.
 
   config.classifier = classifier = ml_collections.ConfigDict()
   classifier.rank = config_dict.placeholder(int)  # Rank of its weights; full if None.
   classifier.weight_decay = 0.0  # Like `optim.weight_decay`, for the classifier.
+  classifier.dropout = 0.0  # Share of the entries of pooled vectors that are dropped.
+  # Whether the classifier is solved in closed form after training, as a second one
+  # beside the softmax layer (`pnjax.probe.refit`).
+  classifier.refit = True
+  # Which of the two predicts, unless a command is told otherwise: "refit" or "softmax".
+  classifier.default = "refit"
 
   config.optim = optim = ml_collections.ConfigDict()
   optim.name = "rmsprop"  # "rmsprop", "adam" or "sgd".
-  # The learning rate falls once per epoch, in equal steps of its logarithm.
+  # The learning rate of all layers falls once per epoch, in equal steps of its
+  # logarithm.
   optim.learning_rate = 1e-4  # Rate of the first epoch.
   optim.final_learning_rate = 1e-6  # Rate of the last epoch.
   optim.decay = 0.99  # Decay of RMSprop's average of squares.
@@ -98,15 +114,12 @@ def get_config() -> ml_collections.ConfigDict:
   # the pooling.
   optim.weight_decay = 0.0
   optim.clip_norm = config_dict.placeholder(float)  # Limit on the gradient's norm.
-  optim.head_multiplier = 1.0  # Rate of pooling and classifier over the backbone's.
-  # If not 0, the classifier trains by SGD with momentum 0.9, whatever `name` is. Its
-  # rate starts here, falls by the same factor as `learning_rate`, and has to suit the
-  # length of pooled vectors, which is 1 with `pooling.normalize`.
-  optim.classifier_rate = 0.0
 
   config.train = train = ml_collections.ConfigDict()
   train.batch_size = 32  # Over all devices and hosts.
-  train.num_epochs = 20  # Passes over the images to train on.
+  # Passes over the images to train on. With 0, only the classifier is fit, in closed
+  # form.
+  train.num_epochs = 20
   # Layers of the backbone that train: "all", "last_stage" (of a ResNet),
   # "last_two_convs", or "none" for a frozen backbone. Pooling and classifier always
   # train.
@@ -116,6 +129,10 @@ def get_config() -> ml_collections.ConfigDict:
   # Whether the feature maps of the frozen stages are computed once and cached;
   # `dataset.augment` is ignored then.
   train.cache_features = False
+  # Number of cached views of each image to train on. The first is the image as
+  # evaluation sees it, the others are random crops and flips that `seed` decides. Each
+  # epoch sees one of them; the refit classifier sees all.
+  train.cached_views = 1
   train.log_every = 10  # Steps between records of the loss.
   train.eval_every = 1  # Epochs between evaluations; the last epoch is evaluated.
   train.checkpoint_every = 1  # Epochs between checkpoints.
@@ -155,27 +172,29 @@ def check_field(config: ml_collections.ConfigDict, field: str) -> None:
 
 
 def _unknown_field(field: str, path: str, name: str, known: Iterable[str]) -> str:
-  renamed = new_name(field)
-  if renamed:
-    return f"config has no field {field!r}: it is {renamed} now."
+  former = explain_former_field(field)
+  if former:
+    return f"config has no field {field!r}: {former}."
   return f"{path} has no field {name!r}, expected one of {', '.join(sorted(known))}."
 
 
-def new_name(field: str) -> str | None:
-  """Return the present name of a field that was renamed, and None for others.
+def explain_former_field(field: str) -> str | None:
+  """Return what became of a field of earlier versions, and None for other fields.
 
-  >>> new_name("head.beta")
-  'pooling.beta'
+  >>> explain_former_field("head.beta")
+  'it is pooling.beta now'
 
   Args:
     field: Former path of the field, or only its last part.
   """
-  if field in _RENAMED:
-    return _RENAMED[field]
+  fates = {old: f"it is {new} now" for old, new in _RENAMED.items()}
+  fates |= {old: f"it is gone, since {reason}" for old, reason in _REMOVED.items()}
+  if field in fates:
+    return fates[field]
   group, _, name = field.partition(".")
   if group in _RENAMED:
-    return f"{_RENAMED[group]}.{name}"
-  return next((new for old, new in _RENAMED.items() if old.endswith(f".{field}")), None)
+    return f"it is {_RENAMED[group]}.{name} now"
+  return next((fate for old, fate in fates.items() if old.endswith(f".{field}")), None)
 
 
 def relevant_fields(fields: Mapping[str, Any]) -> dict[str, Any]:

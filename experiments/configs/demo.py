@@ -42,8 +42,6 @@ def get_config(method: str = "sop_sc_sigme") -> ml_collections.ConfigDict:
   config.train.num_epochs = 12
   config.train.log_every = 5
   methods.apply(config, method)
-  # With unit length, these few epochs would not be enough.
-  config.pooling.normalize = False
   # Random features have nothing to suggest.
   config.pooling.alpha = 1.0
   if config.pooling.power_norm in _PARAMETERS:

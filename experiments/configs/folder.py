@@ -4,8 +4,7 @@ r"""Your own images, with ResNet-50 at 224 × 224 and its last stage trainable.
   python -m experiments.main --config=experiments/configs/folder.py --workdir=runs/mine
 
 The feature maps before the last stage are computed once, so that an epoch is quick even
-on a CPU; this excludes augmentation. The learning rates were found for the last stage
-on FMD at 448 × 448 (README, Fine-tuned).
+on a CPU.
 """
 
 import ml_collections
@@ -19,8 +18,6 @@ def get_config(method: str = "sop_sc_sigme") -> ml_collections.ConfigDict:
   config = config_lib.get_config()
   config.dataset.name = "folder"
   config.backbone.weights = "resnet50"
-  config.optim.learning_rate = 3e-5
-  config.optim.final_learning_rate = 3e-6
   config.train.batch_size = 8
   config.train.num_epochs = 4
   methods.apply(config, method)

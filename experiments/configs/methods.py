@@ -2,7 +2,7 @@
 
 `fop` and `sop` are first- and second-order pooling; `sc` adds spatial coordinates;
 `spec` lets the Power Normalization act on eigenvalues. `baseline` is the network's own
-average pooling; `fop` differs from it by scaling pooled vectors to unit length.
+average pooling, which for a ResNet is `fop`.
 """
 
 from collections.abc import Mapping
@@ -14,15 +14,10 @@ from pnjax import ops
 
 _BACKBONES = ("resnet50", "alexnet")
 _NUM_PIVOTS = 5
-# On pretrained features the classifier trains by SGD, whose rate depends on the length
-# of pooled vectors, but not on the number of their entries. Chosen on training images
-# of FMD; six epochs of FOP on Flower102 would need more (README, Fine-tuned).
-_CLASSIFIER_RATE = 2.0
-# The same for vectors that are not scaled to unit length: averages of ResNet-50, whose
-# squares add up to about 1000.
-_BASELINE_RATE = _CLASSIFIER_RATE / 1000
-# Rate of learned pooling parameters, which are not pretrained, over the backbone's.
-_HEAD_MULTIPLIER = 10.0
+# Exponent γ of the trace (Remark 6 of the paper) for functions that divide by it and
+# act on eigenvalues. Without it their vectors are short (|Ψ|² is at most the rank of
+# M), and the softmax layer hardly learns at the rate of the other layers.
+_TRACE_POWER = 0.5
 
 
 def _pooling(
@@ -31,21 +26,25 @@ def _pooling(
   *,
   coordinates: bool = False,
   spectral: bool = False,
-  normalize: bool = True,
   beta: float = 0.0,
 ) -> dict[str, Any]:
   return {
     "order": order,
     "power_norm": power_norm,
     "num_pivots": _NUM_PIVOTS if coordinates else 0,
+    "trace_power": _trace_power(power_norm) if spectral else None,
     "spectral": spectral,
-    "normalize": normalize,
     "beta": beta,
   }
 
 
+def _trace_power(power_norm: str | None) -> float | None:
+  norm = ops.POWER_NORMS.get(power_norm or "")
+  return _TRACE_POWER if norm is not None and norm.bounded else None
+
+
 METHODS: dict[str, dict[str, Any]] = {
-  "baseline": _pooling(1, normalize=False),
+  "baseline": _pooling(1),
   "fop": _pooling(1),
   **{
     f"fop_{name}": _pooling(1, name)
@@ -78,7 +77,7 @@ Swept = Mapping[str, Mapping[str, Mapping[str, float]]]
 def apply(
   config: ml_collections.ConfigDict, text: str, swept: Swept | None = None
 ) -> None:
-  """Set pooling, backbone and learning rates as the text after a colon says.
+  """Set pooling and backbone as the text after a colon says.
 
   Args:
     config: Config to change.
@@ -96,10 +95,6 @@ def apply(
   if rest:
     config.backbone.name = config.backbone.weights = rest[0]
   config.pooling.update(METHODS[method])
-  if config.backbone.name in _BACKBONES:
-    config.optim.head_multiplier = _HEAD_MULTIPLIER
-    normalized = config.pooling.normalize
-    config.optim.classifier_rate = _CLASSIFIER_RATE if normalized else _BASELINE_RATE
   if config.pooling.order == 2:
     kind = method.removeprefix("sop_").removeprefix("sc_")
     config.pooling.update((swept or {}).get(config.backbone.name, {}).get(kind, {}))

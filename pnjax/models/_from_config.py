@@ -50,7 +50,7 @@ def image_classifier_from_config(
     backbone=backbone,
     pooling=pooling_from_config(config, suggested),
     num_classes=num_classes,
-    normalize=config.pooling.normalize,
+    dropout=config.classifier.dropout,
   )
 
 

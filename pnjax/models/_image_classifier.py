@@ -24,16 +24,20 @@ class ImageClassifier(nn.Module):
       as `ResNet50`.
     pooling: Module from feature maps to pooled vectors, such as `SecondOrderPooling`.
     num_classes: Number of classes.
-    normalize: Whether pooled vectors are scaled to unit length before the classifier.
+    normalize: Whether pooled vectors are scaled to unit length before the classifier,
+      as one that was solved in closed form needs them.
+    dropout: Share of the entries of pooled vectors that are dropped in training.
   """
 
   backbone: nn.Module
   pooling: nn.Module
   num_classes: int
   normalize: bool = False
+  dropout: float = 0.0
 
   def setup(self):
     """Declare the classifier."""
+    self.drop = nn.Dropout(self.dropout)
     # It starts at zero: its input is new, and can have millions of entries.
     self.classifier = nn.Dense(self.num_classes, kernel_init=nn.initializers.zeros)
 
@@ -41,7 +45,7 @@ class ImageClassifier(nn.Module):
     self, x: Float[Array, "B *P H W 3"], train: bool = False
   ) -> Float[Array, "B num_classes"]:
     """Return logits in float32."""
-    return self.from_features(self.features(x, train))
+    return self.classify(self.pooled(x, train), train)
 
   def from_features(
     self,
@@ -57,6 +61,21 @@ class ImageClassifier(nn.Module):
     Args:
       features: Feature maps of the backbone, as `features` returns them.
       train: As in `__call__`.
+      after: As in `pooled_from_features`.
+    """
+    return self.classify(self.pooled_from_features(features, train, after), train)
+
+  def pooled_from_features(
+    self,
+    features: Float[Array, "B *P h w d"],
+    train: bool = False,
+    after: str | None = None,
+  ) -> Float[Array, "B D"]:
+    """Return the pooled vectors of feature maps.
+
+    Args:
+      features: Feature maps of the backbone, as `features` returns them.
+      train: As in `__call__`.
       after: Stage of the backbone whose feature maps these are, if it is not the last;
         later stages are computed first.
     """
@@ -64,7 +83,13 @@ class ImageClassifier(nn.Module):
       flat = features.reshape(-1, *features.shape[-3:])
       *_, last = self.backbone.stages(flat, train, after).values()
       features = last.reshape(*features.shape[:-3], *last.shape[1:])
-    return self.classifier(self.pool(features))
+    return self.pool(features)
+
+  def classify(
+    self, vectors: Float[Array, "B D"], train: bool = False
+  ) -> Float[Array, "B num_classes"]:
+    """Return the logits of pooled vectors."""
+    return self.classifier(self.drop(vectors, deterministic=not train))
 
   def pooled(
     self, x: Float[Array, "B *P H W 3"], train: bool = False

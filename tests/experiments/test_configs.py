@@ -2,7 +2,6 @@ import importlib
 
 import pytest
 
-from experiments.configs import demo
 from experiments.configs import flower102
 from experiments.configs import fmd
 from experiments.configs import methods
@@ -31,14 +30,22 @@ def test_swept_values_belong_to_a_backbone_and_a_method():
     models.check_pooling(of(f"{method},alexnet"))
 
 
-def test_the_rate_of_the_classifier_suits_the_length_of_pooled_vectors():
-  rates = [
-    flower102.get_config(text).optim.classifier_rate
-    for text in ("fop,alexnet", "sop_sc_sigme,alexnet", "fop", "sop_sc_sigme")
-  ]
-  assert rates == [2, 2, 2, 2]
-  assert flower102.get_config("baseline").optim.classifier_rate == 2e-3
-  assert demo.get_config().optim.classifier_rate == 0
+@pytest.mark.parametrize("name", ["flower102", "fmd", "folder", "food101", "mit67"])
+def test_all_methods_train_as_the_paper_does(name):
+  module = importlib.import_module(f"experiments.configs.{name}")
+  for method in ("baseline", "fop", "sop_sc_sigme", "sop_sc_spec_maxexp"):
+    optim = module.get_config(method).optim
+    assert (optim.name, optim.decay, optim.momentum) == ("rmsprop", 0.99, 0)
+    assert (optim.learning_rate, optim.final_learning_rate) == (1e-4, 1e-6)
+
+
+def test_the_trace_is_compensated_where_vectors_would_be_short():
+  compensated = {
+    name for name, fields in methods.METHODS.items() if fields["trace_power"]
+  }
+  assert compensated == {
+    f"sop{sc}_spec_{name}" for sc in ("", "_sc") for name in ("maxexp", "sigme")
+  }
 
 
 @pytest.mark.parametrize(
