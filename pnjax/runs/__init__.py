@@ -6,7 +6,12 @@ from pnjax.runs._curves import draw_curves
 from pnjax.runs._environment import environment
 from pnjax.runs._records import Records
 from pnjax.runs._records import read_records
+from pnjax.runs._refit import CLASSIFIERS
+from pnjax.runs._refit import has_refit
+from pnjax.runs._refit import read_refit
+from pnjax.runs._refit import write_refit
 from pnjax.runs._trained import TrainedModel
+from pnjax.runs._trained import classifier_to_use
 from pnjax.runs._trained import load
 from pnjax.runs._workdir import ModelInfo
 from pnjax.runs._workdir import create_workdir
@@ -22,14 +27,17 @@ from pnjax.runs._workdir import write_model_info
 from pnjax.runs._workdir import write_result
 
 __all__ = [
+  "CLASSIFIERS",
   "Checkpoints",
   "ModelInfo",
   "Records",
   "TrainedModel",
+  "classifier_to_use",
   "create_workdir",
   "curves_figure",
   "draw_curves",
   "environment",
+  "has_refit",
   "load",
   "prepare_workdir",
   "read_class_names",
@@ -38,8 +46,10 @@ __all__ = [
   "read_model_info",
   "read_predictions",
   "read_records",
+  "read_refit",
   "read_result",
   "write_class_names",
   "write_model_info",
+  "write_refit",
   "write_result",
 ]

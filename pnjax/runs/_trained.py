@@ -16,6 +16,7 @@ import numpy as np
 from pnjax import data
 from pnjax import models
 from pnjax import pretrained
+from pnjax.runs import _refit
 from pnjax.runs import _workdir
 from pnjax.runs._checkpoints import Checkpoints
 
@@ -31,6 +32,7 @@ class TrainedModel:
     backbone: Backbone and the format of its input.
     model: The network.
     variables: Its weights.
+    classifier: Which classifier it has: "refit" or "softmax".
   """
 
   config: ml_collections.ConfigDict
@@ -39,6 +41,7 @@ class TrainedModel:
   backbone: pretrained.BackboneSpec
   model: models.ImageClassifier
   variables: dict[str, Any]
+  classifier: str = "softmax"
 
   def transform(self, image: np.ndarray) -> np.ndarray:
     """Return an image, uint8 `[H, W, 3]`, in the size that evaluation uses."""
@@ -92,8 +95,12 @@ class TrainedModel:
     return apply
 
 
-def load(workdir: str | os.PathLike) -> TrainedModel:
+def load(workdir: str | os.PathLike, classifier: str | None = None) -> TrainedModel:
   """Load the last checkpoint of a run.
+
+  Args:
+    workdir: Folder of the run.
+    classifier: "refit", "softmax", or None for the one that `classifier_to_use` names.
 
   Raises:
     FileNotFoundError: if the folder has no run, or the run has no checkpoint.
@@ -110,15 +117,47 @@ def load(workdir: str | os.PathLike) -> TrainedModel:
   if info is None:
     raise FileNotFoundError(f"{workdir} has no description of its model.")
   backbone = pretrained.untrained_backbone(config.backbone, info.recipe)
+  model = models.image_classifier_from_config(
+    config, backbone.model, len(class_names), info.suggested
+  )
+  variables = models.join_variables(
+    state["trainable"], state.get("frozen", {}), state.get("batch_stats", {})
+  )
+  classifier = classifier_to_use(workdir, config, classifier)
+  if classifier == "refit":
+    refit = _refit.read_refit(workdir, variables)
+    layer = {"kernel": refit.kernel, "bias": refit.bias}
+    variables = {**variables, "params": {**variables["params"], "classifier": layer}}
+    model = model.clone(normalize=True)
   return TrainedModel(
     config=config,
     step=step,
     class_names=class_names,
     backbone=backbone,
-    model=models.image_classifier_from_config(
-      config, backbone.model, len(class_names), info.suggested
-    ),
-    variables=models.join_variables(
-      state["trainable"], state.get("frozen", {}), state.get("batch_stats", {})
-    ),
+    model=model,
+    variables=variables,
+    classifier=classifier,
   )
+
+
+def classifier_to_use(
+  workdir: str | os.PathLike,
+  config: ml_collections.ConfigDict,
+  classifier: str | None = None,
+) -> str:
+  """Return the classifier that predicts: "refit" or "softmax".
+
+  Args:
+    workdir: Folder of the run.
+    config: Its config, whose `classifier.default` is used if the run has a refit
+      classifier.
+    classifier: The one that is asked for, if any.
+  """
+  if classifier is None:
+    return config.classifier.default if _refit.has_refit(workdir) else "softmax"
+  if classifier not in _refit.CLASSIFIERS:
+    raise ValueError(
+      f"the classifier is {classifier!r}, expected one of "
+      f"{', '.join(_refit.CLASSIFIERS)}."
+    )
+  return classifier

@@ -144,10 +144,11 @@ def write_result(
   workdir: pathlib.Path,
   result: Mapping[str, Any],
   labels: np.ndarray,
-  predictions: np.ndarray,
+  predictions: Mapping[str, np.ndarray],
 ) -> None:
-  """Write the result of a run, after its predictions."""
-  np.savez(workdir / _PREDICTIONS, label=labels, prediction=predictions)
+  """Write the result of a run, after the predictions of its classifiers."""
+  arrays: dict[str, Any] = {"label": labels, **predictions}
+  np.savez(workdir / _PREDICTIONS, **arrays)
   runtime.write_json(workdir / _RESULT, result)
 
 
@@ -157,7 +158,9 @@ def read_result(workdir: str | os.PathLike) -> dict[str, Any] | None:
   return runtime.read_json(path) if path.exists() else None
 
 
-def read_predictions(workdir: str | os.PathLike) -> tuple[np.ndarray, np.ndarray]:
+def read_predictions(
+  workdir: str | os.PathLike, classifier: str = "softmax"
+) -> tuple[np.ndarray, np.ndarray]:
   """Return the labels and predicted classes of the images evaluated on."""
   with np.load(pathlib.Path(workdir) / _PREDICTIONS) as arrays:
-    return arrays["label"], arrays["prediction"]
+    return arrays["label"], arrays[classifier]

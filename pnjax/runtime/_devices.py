@@ -87,6 +87,7 @@ class Devices:
     Returns:
       Arrays `[D, b/D, ...]`, padded with masked examples where b does not divide.
       The padding repeats the first examples, since batch norm does not know masks.
+      `position` numbers the examples of all hosts.
     """
     batch = dict(batch)
     size = len(batch["label"])
@@ -96,6 +97,8 @@ class Devices:
       repeated = np.arange(size + missing) % size
       batch = {name: np.asarray(x)[repeated] for name, x in batch.items()}
       batch["mask"][size:] = False
+    count = size + missing
+    batch["position"] = self.host * count + np.arange(count, dtype=np.int32)
     return {
       name: jax.device_put(self._split(np.asarray(x)), self._sharded)
       for name, x in batch.items()

@@ -1,6 +1,7 @@
 """Training: the task, its state and steps, the optimizer, the loop, the evaluation."""
 
 from pnjax.train._checks import check_config
+from pnjax.train._evaluation import Outcome
 from pnjax.train._evaluation import confusion_matrix
 from pnjax.train._evaluation import evaluate
 from pnjax.train._evaluation import summarize
@@ -10,6 +11,8 @@ from pnjax.train._inputs import Inputs
 from pnjax.train._loop import train_and_evaluate
 from pnjax.train._optimizer import learning_rate
 from pnjax.train._optimizer import make_optimizer
+from pnjax.train._refit import refit_classifier
+from pnjax.train._refit import refit_run
 from pnjax.train._state import NonFiniteLossError
 from pnjax.train._state import RunningSums
 from pnjax.train._state import TrainState
@@ -25,6 +28,7 @@ __all__ = [
   "Experiment",
   "Inputs",
   "NonFiniteLossError",
+  "Outcome",
   "RunningSums",
   "Task",
   "TrainState",
@@ -37,6 +41,8 @@ __all__ = [
   "make_optimizer",
   "open_experiment",
   "parameter_paths",
+  "refit_classifier",
+  "refit_run",
   "summarize",
   "train_and_evaluate",
   "train_step",

@@ -4,11 +4,25 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
+from pnjax import probe
 from pnjax import runtime
 from pnjax.train._step import Evaluation
+
+
+class Outcome(NamedTuple):
+  """The evaluation of a classifier.
+
+  Attributes:
+    metrics: Result of `summarize`.
+    predictions: Predicted class of every example.
+  """
+
+  metrics: dict[str, Any]
+  predictions: np.ndarray
 
 
 def evaluate(
@@ -18,7 +32,8 @@ def evaluate(
   num_examples: int,
   num_classes: int,
   devices: runtime.Devices,
-) -> tuple[dict[str, Any], np.ndarray]:
+  refit: probe.LinearClassifier | None = None,
+) -> dict[str, Outcome]:
   """Evaluate every example once, whatever the number of devices.
 
   Args:
@@ -29,22 +44,30 @@ def evaluate(
     num_examples: Number of examples in the split.
     num_classes: Number of classes.
     devices: Devices that share the work.
+    refit: Refit classifier to evaluate as well.
 
   Returns:
-    The result of `summarize`, and the predicted class of every example.
+    The outcome of each classifier: `softmax` and, if there is one, `refit`.
   """
-  total = devices.replicate(Evaluation.zero(num_classes))
-  predictions = np.full(num_examples, -1, np.int32)
+  names = ("softmax",) if refit is None else ("softmax", "refit")
+  totals = {name: Evaluation.zero(num_classes) for name in names}
+  refit, totals = devices.replicate((refit, totals))
+  predictions = {name: np.full(num_examples, -1, np.int32) for name in names}
   for batch in batches:
     index, mask = batch["index"], batch["mask"]
     shards = devices.shard({k: v for k, v in batch.items() if k != "index"})
-    total, out = eval_step((variables, total), shards)
-    predicted = np.concatenate(np.asarray(out["prediction"]))[: len(index)]
-    predictions[index[mask]] = predicted[mask]
-  if devices.num_hosts > 1:
-    predictions = devices.gather(predictions[None]).max(axis=0)
-  total = runtime.to_host(total)
-  return summarize(float(total.loss), total.confusion), predictions
+    totals, out = eval_step((variables, refit, totals), shards)
+    for name in names:
+      predicted = np.concatenate(np.asarray(out[name]))[: len(index)]
+      predictions[name][index[mask]] = predicted[mask]
+  outcomes = {}
+  for name in names:
+    total, predicted = runtime.to_host(totals[name]), predictions[name]
+    if devices.num_hosts > 1:
+      predicted = devices.gather(predicted[None]).max(axis=0)
+    metrics = summarize(float(total.loss), total.confusion)
+    outcomes[name] = Outcome(metrics, predicted)
+  return outcomes
 
 
 def confusion_matrix(

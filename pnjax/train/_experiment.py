@@ -76,17 +76,24 @@ class Experiment:
     Args:
       cache: Folder of cached features, for a config that uses them.
     """
-    splits = (self.train_split, self.test_split)
-    feature_maps: Sequence[features.CachedFeatureMaps | None] = [None, None]
+    train_views: Sequence[features.CachedFeatureMaps] | None = None
+    test_views: Sequence[features.CachedFeatureMaps] | None = None
     if self.config.train.cache_features:
-      feature_maps = features.cached_feature_maps(
-        self.config, self.backbone, splits, self.devices, cache, self.cached_stage
+      num_views = self.config.train.cached_views
+      *train_views, test_view = features.cached_feature_maps(
+        self.config,
+        self.backbone,
+        [*[self.train_split] * num_views, self.test_split],
+        self.devices,
+        cache,
+        self.cached_stage,
+        [*range(num_views), 0],
       )
-    train, test = (
-      Inputs(self.config, split, self.devices, maps)
-      for split, maps in zip(splits, feature_maps, strict=True)
+      test_views = [test_view]
+    return (
+      Inputs(self.config, self.train_split, self.devices, train_views),
+      Inputs(self.config, self.test_split, self.devices, test_views),
     )
-    return train, test
 
   def suggest_parameters(self) -> dict[str, float]:
     """Suggests the pooling parameters that the config leaves open."""

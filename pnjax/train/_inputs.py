@@ -23,17 +23,27 @@ class Inputs:
     config: Run config.
     split: Images and their labels.
     devices: Devices that share a batch.
-    feature_maps: Cached feature maps of the images; None to read the images.
+    views: Cached feature maps of the images, for each view; None to read the images.
   """
 
   config: ml_collections.ConfigDict
   split: data.Split
   devices: runtime.Devices
-  feature_maps: Sequence[np.ndarray] | None = None
+  views: Sequence[Sequence[np.ndarray]] | None = None
+
+  @property
+  def num_views(self) -> int:
+    """Number of views of each image that `eval_batches` knows."""
+    return 1 if self.views is None else len(self.views)
+
+  @property
+  def labels(self) -> np.ndarray:
+    """Labels of all examples: all images in their first view, in their second, ..."""
+    return np.tile(self.split.labels, self.num_views)
 
   def train_batches(self) -> grain.IterDataset:
-    """Return endless batches of this host."""
-    if self.feature_maps is None:
+    """Return endless batches of this host; each epoch has one view of each image."""
+    if self.views is None:
       return data.train_batches(
         self.split,
         seed=self.config.seed,
@@ -41,29 +51,46 @@ class Inputs:
         **data.image_options(self.config.dataset),
         **self._batching(),
       )
-    order = data.shuffled(len(self.split), self.config.seed)
-    return data.batch(order.map(self._cached_example), **self._batching())
+    num_images, num_views = len(self.split), self.num_views
 
-  def eval_batches(self) -> grain.IterDataset:
-    """Return batches of this host that have every example once."""
-    if self.feature_maps is None:
+    def load(position: int, image: int) -> dict[str, Any]:
+      # All views occur in every batch, and an image has another one in every epoch.
+      view = (position // num_images + image) % num_views
+      return self._cached_example(view * num_images + image)
+
+    order = data.shuffled(num_images, self.config.seed)
+    return data.batch(order.map_with_index(load), **self._batching())
+
+  def eval_batches(self, rows: np.ndarray | None = None) -> grain.IterDataset:
+    """Return batches of this host that have some examples once, in order.
+
+    Args:
+      rows: Positions of the examples among `labels`; all images in their first view
+        if None.
+    """
+    rows = np.arange(len(self.split)) if rows is None else rows
+    if self.views is None:
       return data.eval_batches(
-        self.split,
+        self.split.subset(rows),
         resize=self.config.dataset.resize,
         **data.image_options(self.config.dataset),
         **self._batching(),
       )
     blank = jax.tree.map(np.zeros_like, self._cached_example(0))
     examples = data.padded(
-      len(self.split), self.config.train.batch_size, self._cached_example, blank
+      len(rows),
+      self.config.train.batch_size,
+      lambda index: self._cached_example(rows[index]),
+      blank,
     )
     return data.batch(examples, **self._batching())
 
-  def _cached_example(self, index: int) -> dict[str, Any]:
-    assert self.feature_maps is not None
+  def _cached_example(self, row: int) -> dict[str, Any]:
+    assert self.views is not None
+    view, image = divmod(int(row), len(self.split))
     return {
-      "features": self.feature_maps[index],
-      "label": np.int32(self.split.labels[index]),
+      "features": self.views[view][image],
+      "label": np.int32(self.split.labels[image]),
     }
 
   def _batching(self) -> dict[str, Any]:

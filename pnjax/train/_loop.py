@@ -21,7 +21,9 @@ from pnjax.train import _evaluation
 from pnjax.train import _step
 from pnjax.train._experiment import Experiment
 from pnjax.train._experiment import open_experiment
-from pnjax.train._inputs import Inputs
+from pnjax.train._refit import refit_classifier
+from pnjax.train._result import make_evaluate
+from pnjax.train._result import write_result
 from pnjax.train._state import RunningSums
 from pnjax.train._state import TrainState
 from pnjax.train._state import check_finite
@@ -75,75 +77,82 @@ def train_and_evaluate(
 
     # Before signals are caught, since extracting features can be interrupted any time.
     train_inputs, test_inputs = experiment.inputs(cache)
-    stop = stack.enter_context(runtime.StopRequest())
     checkpoints = stack.enter_context(runs.Checkpoints(workdir / "checkpoints"))
 
-    model_info = _describe_model_once(experiment, workdir)
-    task = experiment.task(model_info.suggested)
-    state, position = experiment.initial_state(task), _Position()
-    batches = iter(train_inputs.train_batches())
-    if checkpoints.latest_step is not None:
-      state, saved_position = checkpoints.restore(state)
-      position = _Position(**saved_position)
-      batches.set_state(position.data)
-    state, saved_step = experiment.devices.replicate(state), position.step
-    train_step, eval_step = (
-      experiment.devices.parallelize(functools.partial(f, task), donate=donate)
-      for f, donate in ((_step.train_step, True), (_step.eval_step, False))
-    )
-    evaluate = functools.partial(_evaluate, experiment, eval_step, test_inputs)
-
-    records = stack.enter_context(
-      runs.Records(
-        workdir if experiment.devices.is_first else None,
-        {"train": position.step, "test": position.evaluated},
+    with runtime.StopRequest() as stop:
+      model_info = _describe_model_once(experiment, workdir)
+      task = experiment.task(model_info.suggested)
+      state, position = experiment.initial_state(task), _Position()
+      batches = iter(train_inputs.train_batches())
+      saved_step = checkpoints.latest_step
+      if saved_step is not None:
+        state, saved_position = checkpoints.restore(state)
+        position = _Position(**saved_position)
+        batches.set_state(position.data)
+      state = experiment.devices.replicate(state)
+      train_step = experiment.devices.parallelize(
+        functools.partial(_step.train_step, task), donate=True
       )
-    )
-    progress = stack.enter_context(
-      runtime.Progress(
-        position.step * config.train.batch_size,
-        experiment.num_steps * config.train.batch_size,
-        quiet=not experiment.devices.is_first,
+      evaluate = make_evaluate(experiment, task, test_inputs)
+
+      records = stack.enter_context(
+        runs.Records(
+          workdir if experiment.devices.is_first else None,
+          {"train": position.step, "test": position.evaluated},
+        )
       )
-    )
-    progress.print(_describe(experiment, position, model_info.suggested))
-    evaluation = None
-    while True:
-      step = position.step
-      stopping = _should_stop(stop, experiment, step)
-      if (
-        not stopping
-        and step != position.evaluated
-        and _is_due(experiment, step, config.train.eval_every)
-      ):
-        check_finite(state, saved_step)
-        evaluation = evaluate(state)
-        position.evaluated = step
-        _report(experiment, step, evaluation[0], records, progress)
-      if step != saved_step and (
-        stopping or _is_due(experiment, step, config.train.checkpoint_every)
-      ):
-        check_finite(state, saved_step)
-        elapsed = position.elapsed + time.monotonic() - start
-        _save(checkpoints, records, state, batches, position, elapsed)
-        saved_step = step
-      finished = step == position.evaluated == experiment.num_steps
-      if stopping or finished:
-        break
+      progress = stack.enter_context(
+        runtime.Progress(
+          position.step * config.train.batch_size,
+          experiment.num_steps * config.train.batch_size,
+          quiet=not experiment.devices.is_first,
+        )
+      )
+      progress.print(_describe(experiment, position, model_info.suggested))
+      while True:
+        step = position.step
+        finished = step == experiment.num_steps
+        stopping = _should_stop(stop, experiment, step)
+        if (
+          not (stopping or finished)  # The last evaluation is that of the result.
+          and step != position.evaluated
+          and _is_due(experiment, step, config.train.eval_every)
+        ):
+          check_finite(state, saved_step)
+          outcomes = evaluate(state.variables)
+          position.evaluated = step
+          _report(experiment, step, outcomes, records, progress)
+        if step != saved_step and (
+          stopping
+          or finished
+          or _is_due(experiment, step, config.train.checkpoint_every)
+        ):
+          check_finite(state, saved_step)
+          elapsed = position.elapsed + time.monotonic() - start
+          _save(checkpoints, records, state, batches, position, elapsed)
+          saved_step = step
+        if stopping or finished:
+          break
 
-      state = _take_step(train_step, state, next(batches), experiment)
-      position.step += 1
-      progress.advance(config.train.batch_size)
-      if _record_is_due(experiment, position.step):
-        check_finite(state, saved_step)
-        state = _record(state, position.step, records, progress, experiment.devices)
+        state = _take_step(train_step, state, next(batches), experiment)
+        position.step += 1
+        progress.advance(config.train.batch_size)
+        if _record_is_due(experiment, position.step):
+          check_finite(state, saved_step)
+          state = _record(state, position.step, records, progress, experiment.devices)
 
-    if not finished:
+    if stopping:
       return None
-    metrics, predictions = evaluation or evaluate(state)
+    # Everything is saved, so that the rest can be interrupted any time.
+    checkpoints.wait()
+    variables = state.variables
+    refit = None
+    if config.classifier.refit:
+      refit = refit_classifier(experiment, task, variables, train_inputs)
+    outcomes = evaluate(variables, refit)
+    _report(experiment, position.step, outcomes, records, progress)
     elapsed = position.elapsed + time.monotonic() - start
-    checkpoints.wait()  # A run with a result has its last checkpoint.
-    return _write_result(experiment, workdir, metrics, predictions, elapsed)
+    return write_result(experiment, workdir, variables, outcomes, refit, elapsed)
 
 
 def _describe_model_once(
@@ -185,7 +194,7 @@ def _should_stop(stop: runtime.StopRequest, experiment: Experiment, step: int) -
 
 def _is_due(experiment: Experiment, step: int, every: int) -> bool:
   """Return whether something is due that happens every so many epochs."""
-  return step % (every * experiment.epoch_steps) == 0 or step == experiment.num_steps
+  return step > 0 and step % (every * experiment.epoch_steps) == 0
 
 
 def _record_is_due(experiment: Experiment, step: int) -> bool:
@@ -220,35 +229,24 @@ def _record(
   return state.replace(sums=devices.replicate(RunningSums.zero()))
 
 
-def _evaluate(
-  experiment: Experiment, eval_step: Callable, inputs: Inputs, state: TrainState
-) -> tuple[dict[str, Any], np.ndarray]:
-  """Return metrics and predictions for the images to evaluate on."""
-  return _evaluation.evaluate(
-    eval_step,
-    state.variables,
-    inputs.eval_batches(),
-    len(experiment.test_split),
-    experiment.num_classes,
-    experiment.devices,
-  )
-
-
 def _report(
   experiment: Experiment,
   step: int,
-  metrics: Mapping[str, Any],
+  outcomes: Mapping[str, _evaluation.Outcome],
   records: runs.Records,
   progress: runtime.Progress,
 ) -> None:
   """Record and print the metrics of an evaluation."""
-  loss, top1, mean = (metrics[n] for n in ("loss", "top1", "mean_per_class"))
-  records.write(step, "test", {"loss": loss, "top1": top1, "mean_per_class": mean})
   epoch, num_epochs = step / experiment.epoch_steps, experiment.config.train.num_epochs
-  progress.print(
-    f"epoch {epoch:g} of {num_epochs}: top-1 {top1:.2%}, mean per class {mean:.2%}, "
-    f"loss {loss:.4f}"
-  )
+  for classifier, outcome in outcomes.items():
+    names = ("loss", "top1", "mean_per_class")
+    loss, top1, mean = (outcome.metrics[name] for name in names)
+    if classifier == "softmax":
+      records.write(step, "test", {"loss": loss, "top1": top1, "mean_per_class": mean})
+    progress.print(
+      f"epoch {epoch:g} of {num_epochs}, {classifier}: top-1 {top1:.2%}, mean per "
+      f"class {mean:.2%}, loss {loss:.4f}"
+    )
 
 
 def _save(
@@ -263,25 +261,3 @@ def _save(
   records.flush()
   saved = dataclasses.replace(position, elapsed=elapsed, data=batches.get_state())
   checkpoints.save(position.step, state, dataclasses.asdict(saved))
-
-
-def _write_result(
-  experiment: Experiment,
-  workdir: pathlib.Path,
-  metrics: Mapping[str, Any],
-  predictions: np.ndarray,
-  elapsed: float,
-) -> dict[str, Any]:
-  """Write the result and the predictions, and return the result."""
-  names = experiment.train_split.class_names
-  result = {
-    **metrics,
-    "per_class": dict(zip(names, metrics["per_class"], strict=True)),
-    "num_steps": experiment.num_steps,
-    "wall_seconds": round(elapsed, 1),
-    "devices": experiment.devices.description,
-    **runs.environment(),
-  }
-  if experiment.devices.is_first:
-    runs.write_result(workdir, result, experiment.test_split.labels, predictions)
-  return result

@@ -7,9 +7,6 @@ import jax
 import ml_collections
 import optax
 
-# Momentum of the SGD that trains a classifier with a rate of its own.
-_CLASSIFIER_MOMENTUM = 0.9
-
 
 def learning_rate(
   config: ml_collections.ConfigDict, steps_per_epoch: int, num_epochs: int
@@ -55,18 +52,7 @@ def make_optimizer(
       f"optim.name is {optim.name!r}, expected one of {', '.join(directions)}."
     )
   _check(config)
-  direction = directions[optim.name]
-  rates = {
-    "backbone": 1.0,
-    "pooling": optim.head_multiplier,
-    "classifier": optim.head_multiplier,
-  }
-  steps = [direction()]
-  if optim.classifier_rate:
-    # Relative to the rate of the backbone, with which it falls.
-    rates["classifier"] = optim.classifier_rate / optim.learning_rate
-    own = {"classifier": optax.trace(_CLASSIFIER_MOMENTUM)}
-    steps = [optax.partition({part: direction() for part in rates} | own, _parts)]
+  steps = [directions[optim.name]()]
   if optim.clip_norm is not None:
     steps.insert(0, optax.clip_by_global_norm(optim.clip_norm))
   decays = dict.fromkeys(("backbone", "pooling"), optim.weight_decay)
@@ -74,9 +60,7 @@ def make_optimizer(
     if decay:
       kernels = functools.partial(_kernels_of, part)
       steps.append(optax.add_decayed_weights(decay, mask=kernels))
-  steps.append(optax.scale_by_learning_rate(schedule))
-  scales = {part: optax.scale(rate) for part, rate in rates.items()}
-  return optax.chain(*steps, optax.partition(scales, _parts))
+  return optax.chain(*steps, optax.scale_by_learning_rate(schedule))
 
 
 def _check(config: ml_collections.ConfigDict) -> None:
@@ -84,13 +68,10 @@ def _check(config: ml_collections.ConfigDict) -> None:
   for name in ("decay", "momentum"):
     if not 0 <= optim[name] < 1:
       raise ValueError(f"optim.{name} is {optim[name]}, expected from 0 to below 1.")
-  for group, name in (
-    ("optim", "weight_decay"),
-    ("optim", "classifier_rate"),
-    ("classifier", "weight_decay"),
-  ):
-    if not config[group][name] >= 0:
-      raise ValueError(f"{group}.{name} is {config[group][name]}, expected 0 or more.")
+  for group in ("optim", "classifier"):
+    decay = config[group].weight_decay
+    if not decay >= 0:
+      raise ValueError(f"{group}.weight_decay is {decay}, expected 0 or more.")
   if optim.clip_norm is not None and not optim.clip_norm > 0:
     raise ValueError(f"optim.clip_norm is {optim.clip_norm}, expected more than 0.")
 
@@ -105,11 +86,5 @@ def _rmsprop(decay: float, momentum: float) -> optax.GradientTransformation:
 
 
 def _kernels_of(part: str, params: dict[str, jax.Array]) -> dict[str, bool]:
-  """Return for each path whether it is a kernel of the given part."""
-  parts = _parts(params)
-  return {path: p.ndim > 1 and parts[path] == part for path, p in params.items()}
-
-
-def _parts(params: dict[str, jax.Array]) -> dict[str, str]:
-  """Return the part of an `ImageClassifier` that each path belongs to."""
-  return {path: path.split(".")[0] for path in params}
+  """Return for each path whether it is a kernel of a part of an `ImageClassifier`."""
+  return {path: p.ndim > 1 and path.split(".")[0] == part for path, p in params.items()}

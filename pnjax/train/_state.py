@@ -124,18 +124,18 @@ def create_state(
   )
 
 
-def check_finite(state: TrainState, saved_step: int) -> None:
+def check_finite(state: TrainState, saved_step: int | None) -> None:
   """Raise NonFiniteLossError if a step since the last record was not finite.
 
   Args:
     state: Training state.
-    saved_step: Step of the last checkpoint, which the error names.
+    saved_step: Step of the last checkpoint, if any, which the error names.
   """
   bad_step = runtime.to_host(state.sums.bad_step)
   if bad_step >= 0:
     last = f"step {saved_step}" if saved_step else "none yet"
     raise NonFiniteLossError(
       f"the loss or its gradient is not finite at step {bad_step}; the last good "
-      f"checkpoint is kept ({last}). Try a smaller optim.learning_rate, "
-      "optim.classifier_rate or optim.clip_norm."
+      f"checkpoint is kept ({last}). Try a smaller optim.learning_rate "
+      "or optim.clip_norm."
     )

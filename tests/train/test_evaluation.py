@@ -29,15 +29,15 @@ def test_classes_without_examples_do_not_count():
 
 def _step(carry, batch, psum):
   """Predicts what the batch says; the loss of an example is 1."""
-  scale, so_far = carry
+  scale, refit, so_far = carry
+  assert refit is None
   mask = batch["mask"].astype(jnp.int32)
-  confusion = jnp.zeros_like(so_far.confusion)
+  before = so_far["softmax"]
+  confusion = jnp.zeros_like(before.confusion)
   confusion = confusion.at[batch["label"], batch["guess"]].add(mask)
   loss = scale * jnp.sum(mask.astype(jnp.float32))
-  return (
-    train.Evaluation(so_far.loss + psum(loss), so_far.confusion + psum(confusion)),
-    {"prediction": batch["guess"]},
-  )
+  after = train.Evaluation(before.loss + psum(loss), before.confusion + psum(confusion))
+  return {"softmax": after}, {"softmax": batch["guess"]}
 
 
 @pytest.mark.parametrize("num_devices", [1, 2])
@@ -50,7 +50,7 @@ def test_every_example_counts_once(num_devices):
     for i in indices
   ]
   devices = runtime.Devices(jax.devices()[:num_devices])
-  summary, predictions = train.evaluate(
+  outcomes = train.evaluate(
     devices.parallelize(_step, donate=False),
     devices.replicate(jnp.float32(1)),
     batches,
@@ -58,6 +58,8 @@ def test_every_example_counts_once(num_devices):
     num_classes=3,
     devices=devices,
   )
+  assert list(outcomes) == ["softmax"]
+  summary, predictions = outcomes["softmax"]
   np.testing.assert_array_equal(predictions, guesses)
   assert summary["num_examples"] == 5
   assert summary["loss"] == 1

@@ -135,49 +135,13 @@ def test_weight_decay_is_for_the_kernels_of_its_parts(config, group, decayed):
     np.testing.assert_allclose(x, expected, rtol=1e-6, err_msg=path)
 
 
-def test_pooling_and_classifier_may_have_a_larger_rate(config, optim):
-  optim.head_multiplier = 10.0
-  params = {
-    name: jnp.zeros(1)
-    for name in ("backbone.fc", "classifier.bias", "pooling.eta_prime")
-  }
+def test_one_rate_is_for_all_parts(config):
+  parts = ("backbone.fc", "classifier.kernel", "pooling.log_eta_prime")
+  params = {name: jnp.zeros(1) for name in parts}
   (update,) = updates(config, [jax.tree.map(jnp.ones_like, params)], params)
-  rates = {name: -float(x[0]) / RATE for name, x in update.items()}
-  assert rates == {"backbone.fc": 1, "classifier.bias": 10, "pooling.eta_prime": 10}
-
-
-def test_a_classifier_with_its_own_rate_trains_by_sgd_with_momentum(config, optim):
-  optim.name, optim.learning_rate, optim.classifier_rate = "rmsprop", RATE, 3.0
-  optim.head_multiplier = 10.0
-  params = {
-    name: jnp.zeros(1)
-    for name in ("backbone.fc", "classifier.kernel", "pooling.eta_prime")
-  }
-  gradients = [jax.tree.map(lambda p, g=g: p + g, params) for g in (2.0, -1.0)]
-  first, second = updates(config, gradients, params)
-  np.testing.assert_allclose(first["classifier.kernel"], -3 * 2, rtol=1e-6)
-  np.testing.assert_allclose(
-    second["classifier.kernel"], -3 * (-1 + 0.9 * 2), rtol=1e-6
+  assert {name: -float(x[0]) / RATE for name, x in update.items()} == dict.fromkeys(
+    parts, 1
   )
-  # Everything else is trained as before.
-  np.testing.assert_allclose(first["backbone.fc"], -RATE, rtol=1e-5)
-  np.testing.assert_allclose(first["pooling.eta_prime"], -10 * RATE, rtol=1e-5)
-
-
-def test_the_rate_of_the_classifier_falls_with_the_other(config, optim):
-  optim.learning_rate, optim.classifier_rate = 0.5, 3.0
-  transform = train.make_optimizer(config, lambda step: 0.5 * 0.1**step)
-  params = one(0.0)
-  state = transform.init(params)
-  _, state = transform.update(one(0.0), state, params)
-  update, _ = transform.update(one(1.0), state, params)
-  np.testing.assert_allclose(update["classifier.bias"], -0.3, rtol=1e-6)
-
-
-def test_the_rate_of_the_classifier_is_not_negative(config, optim):
-  optim.classifier_rate = -1.0
-  with pytest.raises(ValueError, match=r"classifier_rate is -1\.0, expected 0 or more"):
-    train.make_optimizer(config, lambda step: RATE)
 
 
 @pytest.mark.parametrize("steps_per_epoch", [1, 41, 47, 55, 61])
