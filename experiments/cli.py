@@ -1,11 +1,14 @@
 """What all commands share: flags, errors and exit statuses."""
 
+import argparse
 from collections.abc import Callable
 from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence
 import os
 import re
 import sys
+from typing import Any
 
 from absl import app
 from absl import flags
@@ -55,6 +58,26 @@ def fail(error: Exception | str) -> int:
   """Print an error in one line, and return the exit status."""
   print("error:", " ".join(str(error).split()), file=sys.stderr)
   return 1
+
+
+def describe_result(result: Mapping[str, Any]) -> str:
+  """Return the accuracies of the classifiers of a run, one per line."""
+  classifiers = {"softmax": result, "refit": result.get("refit")}
+  return "\n".join(
+    f"{name}: top-1 {metrics['top1']:.2%}, mean per class "
+    f"{metrics['mean_per_class']:.2%} on {metrics['num_examples']} images"
+    for name, metrics in classifiers.items()
+    if metrics is not None
+  )
+
+
+def add_classifier(parser: argparse.ArgumentParser) -> None:
+  """Add `--classifier`, which chooses between the two classifiers of a run."""
+  parser.add_argument(
+    "--classifier",
+    choices=("refit", "softmax"),
+    help="classifier of the run to use (classifier.default of its config)",
+  )
 
 
 def _interruptible(main: Callable[[], int]) -> int:
@@ -127,6 +150,5 @@ def _explain(file: str, error: Exception) -> str:
       return f"{file} imports the former default config, which is pnjax.config now."
     return f"{file}: {error}"
   name = found[1] or found[2]
-  new_name = config_lib.new_name(name)
-  advice = f"it is {new_name} now" if new_name else "pnjax/config.py has all fields"
+  advice = config_lib.explain_former_field(name) or "pnjax/config.py has all fields"
   return f"{file} uses the field {name!r}, which does not exist: {advice}."

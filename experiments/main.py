@@ -54,10 +54,7 @@ def main() -> int:
     print(f"stopped; the same command continues. Everything is in {workdir}")
     return status
   runs.draw_curves(workdir)
-  print(
-    f"top-1 {result['top1']:.2%}, mean per class {result['mean_per_class']:.2%} on "
-    f"{result['num_examples']} images; everything is in {workdir}"
-  )
+  print(f"{cli.describe_result(result)}\neverything is in {workdir}")
   return status
 
 

@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   logging.set_verbosity(logging.ERROR)
   try:
     paths = list(_find_images(args.images))
-    trained = runs.load(args.workdir)
+    trained = runs.load(args.workdir, args.classifier)
   except (OSError, ValueError) as error:
     return cli.fail(error)
   status = 0
@@ -51,6 +51,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
   )
   parser.add_argument("images", nargs="+", type=pathlib.Path, help="files or folders")
   parser.add_argument("--workdir", required=True, help="folder of the run")
+  cli.add_classifier(parser)
   parser.add_argument("--top", type=int, default=5, help="classes to print (5)")
   parser.add_argument("--json", action="store_true", help="JSON lines for programs")
   args = parser.parse_args(argv)

@@ -28,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   try:
     if not output.parent.is_dir():
       raise FileNotFoundError(f"there is no folder {output.parent} for the report.")
-    output.write_text(page.render(args.workdir), encoding="utf-8")
+    output.write_text(page.render(args.workdir, args.classifier), encoding="utf-8")
   except (OSError, ValueError) as error:
     return cli.fail(error)
   print(output)
@@ -51,6 +51,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
   parser.add_argument(
     "--output", type=pathlib.Path, help="file (report.html in the first workdir)"
   )
+  cli.add_classifier(parser)
   return parser.parse_args(argv)
 
 

@@ -3,13 +3,14 @@
   python -m experiments.table --config=experiments/configs/fmd.py --workdir=runs/table
 
 Every row is a pooling layer on cached features of the frozen backbone, with ridge
-regression on the exact kernel of pooled vectors; its regularisation is chosen by
-leave-one-out on the training images. With more than 10,000 training images, a softmax
-layer is trained instead, as `experiments.main` does.
+regression on pooled vectors, whose regularisation is chosen by leave-one-out on the
+training images. `--finetune` also trains as the configs say, and shows three
+classifiers side by side: that on frozen features, the trained softmax layer, and ridge
+regression on the learned features (refit).
 
 `--config=.../flower102.py:fop,alexnet` chooses the other backbone (the method before
-the comma does not matter); `--finetune` trains end to end. Rows that are stored are not
-computed again. Writes `table.md`, `table.json` and `table.png`.
+the comma does not matter). Rows that are stored are not computed again. Writes
+`table.md`, `table.json` and `table.png`.
 """
 
 from absl import flags
@@ -31,7 +32,7 @@ _SPLITS = flags.DEFINE_list(
   "config; for FMD all of its kind (half_1_train to half_10_train).",
 )
 _CACHE = flags.DEFINE_string("cache", None, "Folder of cached features.")
-_FINETUNE = flags.DEFINE_bool("finetune", False, "Train end to end instead.")
+_FINETUNE = flags.DEFINE_bool("finetune", False, "Train as the config says as well.")
 
 
 def main() -> int:

@@ -33,7 +33,9 @@ class _Run:
     workdir: Folder of the run.
     name: Name of the run on the page.
     config: Run config.
+    classifier: The classifier that the page is about: "refit" or "softmax".
     result: Contents of `result.json`.
+    metrics: The part of it that is about the classifier.
     class_names: Classes in the order of the labels.
     labels: Labels of the images evaluated on.
     predictions: Predicted classes of the same images.
@@ -42,24 +44,27 @@ class _Run:
   workdir: pathlib.Path
   name: str
   config: ml_collections.ConfigDict
+  classifier: str
   result: dict[str, Any]
+  metrics: dict[str, Any]
   class_names: list[str]
   labels: np.ndarray
   predictions: np.ndarray
 
 
-def render(workdirs: Sequence[pathlib.Path]) -> str:
+def render(workdirs: Sequence[pathlib.Path], classifier: str | None = None) -> str:
   """Return the page about one or more finished runs, as HTML.
 
   Args:
     workdirs: Folders of the runs.
+    classifier: "refit", "softmax", or None for the default of each run.
 
   Raises:
     FileNotFoundError: if a folder holds no run, or its run is not finished.
     ValueError: if a run was made by an earlier version.
   """
   named = zip(workdirs, _names(workdirs), strict=True)
-  finished = [_read_run(workdir, name) for workdir, name in named]
+  finished = [_read_run(workdir, name, classifier) for workdir, name in named]
   several = len(finished) > 1
   environment = jinja2.Environment(
     loader=jinja2.FileSystemLoader(pathlib.Path(__file__).parent),
@@ -83,7 +88,7 @@ def _names(workdirs: Sequence[pathlib.Path]) -> list[str]:
   return names if len(set(names)) == len(names) else [str(w) for w in workdirs]
 
 
-def _read_run(workdir: pathlib.Path, name: str) -> _Run:
+def _read_run(workdir: pathlib.Path, name: str, classifier: str | None) -> _Run:
   config = runs.read_config(workdir)
   result = runs.read_result(workdir)
   if result is None:
@@ -91,12 +96,20 @@ def _read_run(workdir: pathlib.Path, name: str) -> _Run:
       f"the run in {workdir} is not finished: it has no result.json. The command that "
       "began it continues it."
     )
-  labels, predictions = runs.read_predictions(workdir)
+  classifier = runs.classifier_to_use(workdir, config, classifier)
+  if classifier == "refit" and "refit" not in result:
+    raise ValueError(
+      f"{workdir} has no refit classifier; `python -m experiments.refit "
+      f"--workdir={workdir}` makes one."
+    )
+  labels, predictions = runs.read_predictions(workdir, classifier)
   return _Run(
     workdir=workdir,
     name=name,
     config=config,
+    classifier=classifier,
     result=result,
+    metrics=result["refit"] if classifier == "refit" else result,
     class_names=runs.read_class_names(workdir),
     labels=labels,
     predictions=predictions,
@@ -111,7 +124,11 @@ def _summarize(run: _Run) -> dict[str, Any]:
     "dataset": f"{dataset.name}, {data.evaluation_split(dataset)}",
     "method": _method(run.config),
     "time": _duration(run.result["wall_seconds"]),
-    **run.result,
+    "classifiers": {
+      name: metrics
+      for name, metrics in (("softmax", run.result), ("refit", run.result.get("refit")))
+      if metrics is not None
+    },
   }
 
 
@@ -134,15 +151,16 @@ def _duration(seconds: float) -> str:
 
 def _describe(run: _Run) -> dict[str, Any]:
   """Return the sections about a run."""
-  trained = runs.load(run.workdir)
+  trained = runs.load(run.workdir, run.classifier)
   info = runs.read_model_info(run.workdir)
   assert info is not None  # Or the model would not have loaded.
   images = _open_images(run)
   confusion = train.confusion_matrix(run.labels, run.predictions, len(run.class_names))
   return {
     "name": run.name,
+    "classifier": run.classifier,
     "accuracies": figures.inline_figure(
-      figures.class_accuracies(run.result["per_class"])
+      figures.class_accuracies(run.metrics["per_class"])
     ),
     "per_class": _classes(run, confusion),
     "confusion": figures.inline_figure(
@@ -160,11 +178,8 @@ def _describe(run: _Run) -> dict[str, Any]:
 
 def _open_images(run: _Run) -> data.Split | None:
   """Return the images evaluated on; None if they are gone or have changed."""
-  dataset = run.config.dataset
   try:
-    split = data.open_split(
-      dataset.name, data.evaluation_split(dataset), dataset.data_dir
-    )
+    _, split = data.open_splits(run.config.dataset)
   except (OSError, ValueError):
     return None
   fingerprint = runs.read_fingerprints(run.workdir)["test"]
@@ -174,7 +189,7 @@ def _open_images(run: _Run) -> data.Split | None:
 def _classes(run: _Run, confusion: np.ndarray) -> list[tuple[str, int, float | None]]:
   """Return the name, number of images and accuracy of every class."""
   counts = confusion.sum(axis=1).tolist()
-  accuracies = [run.result["per_class"][name] for name in run.class_names]
+  accuracies = [run.metrics["per_class"][name] for name in run.class_names]
   return list(zip(run.class_names, counts, accuracies, strict=True))
 
 

@@ -40,7 +40,7 @@ def make_table(
     workdir: Folder for rows and tables.
     rows: Names of the methods.
     splits: Names of the splits to train on.
-    finetune: Whether to train end to end instead of using cached features.
+    finetune: Whether to train as the configs say, in addition to frozen features.
     cache: Folder of cached features.
     overrides: Fields that were set for all methods, which a note below the table names.
 
@@ -59,13 +59,9 @@ def make_table(
   splits = list(splits or _default_splits(config.dataset.split))
   pairs = rows_lib.open_pairs(config, splits)
   (workdir / "rows").mkdir(parents=True, exist_ok=True)
-  protocol = rows_lib.choose_protocol(finetune, pairs)
   configs = {method: config_of(method) for method in rows}
-  if protocol == "softmax":
-    for config in configs.values():
-      config.train.trainable, config.train.cache_features = "none", True
-  computed = rows_lib.compute_rows(configs, workdir, pairs, protocol, cache)
-  notes = _notes(configs[rows[0]], pairs, protocol)
+  computed = rows_lib.compute_rows(configs, workdir, pairs, finetune, cache)
+  notes = _notes(configs[rows[0]], pairs, finetune)
   if overrides:
     fields = ", ".join(f"{name} = {value}" for name, value in overrides.items())
     notes.append(f"Set for all rows: {fields}.")
@@ -106,22 +102,21 @@ def _compare(
       "method": method,
       "name": paper.display_name(method),
       "paper": accuracies.get(method),
-      "suggested": row.get("suggested", {}),
+      "suggested": row["suggested"],
       "seconds": row["seconds"],
+      "classifiers": {},
     }
-    for metric in ("top1", "mean_per_class"):
-      values = 100 * np.array([outcome[metric] for outcome in row["outcomes"]])
-      entry[metric] = {
-        "mean": float(values.mean()),
-        "deviation": float(values.std(ddof=1)) if len(values) > 1 else None,
+    correct = {name: _correct(outcomes) for name, outcomes in row["outcomes"].items()}
+    for name, outcomes in row["outcomes"].items():
+      entry["classifiers"][name] = {
+        metric: _summary([outcome[metric] for outcome in outcomes])
+        for metric in ("top1", "mean_per_class")
       }
-    if method != reference:
-      entry["gain"] = paired_gain(
-        *(
-          [np.array(outcome["right"]) for outcome in r["outcomes"]]
-          for r in (row, rows[reference])
-        )
-      )
+      if method != reference:
+        theirs = _correct(rows[reference]["outcomes"][name])
+        entry["classifiers"][name]["gain"] = paired_gain(correct[name], theirs)
+    if "refit" in correct:
+      entry["learned"] = paired_gain(correct["refit"], correct["frozen"])
     entries.append(entry)
   return {
     "dataset": config.dataset.name,
@@ -132,6 +127,17 @@ def _compare(
     "rows": entries,
     **runs.environment(),
   }
+
+
+def _correct(outcomes: Sequence[Mapping[str, Any]]) -> list[np.ndarray]:
+  return [np.array(outcome["right"]) for outcome in outcomes]
+
+
+def _summary(values: Sequence[float]) -> dict[str, float | None]:
+  """Return the mean, and the deviation of several values, in per cent."""
+  percents = 100 * np.array(values)
+  deviation = float(percents.std(ddof=1)) if len(percents) > 1 else None
+  return {"mean": float(percents.mean()), "deviation": deviation}
 
 
 def paired_gain(
@@ -172,7 +178,7 @@ def paired_gain(
 
 
 def _notes(
-  config: ml_collections.ConfigDict, pairs: Sequence[rows_lib.Pair], protocol: str
+  config: ml_collections.ConfigDict, pairs: Sequence[rows_lib.Pair], finetune: bool
 ) -> list[str]:
   """Return the protocol of the table, and where it departs from the paper."""
   dataset, (train_split, test_split) = config.dataset, pairs[0]
@@ -189,7 +195,8 @@ def _notes(
     f"Trained on {len(train_split)} images ({train_split.split}), evaluated on "
     f"{len(test_split)} ({test_split.split}){others}.",
     f"{crops}{size}, {config.backbone.name} {origin}.",
-    _training_note(config.train, protocol),
+    "frozen: ridge regression on pooled vectors of the pretrained network.",
+    *(_training_notes(config) if finetune else ()),
   ]
   if len(pairs) == 1:
     notes.append("Intervals are bootstrapped over the images of the split, in pairs.")
@@ -198,25 +205,27 @@ def _notes(
     "± is the deviation over splits. Intervals are Student's t over paired splits, "
     "which share images, so the intervals are somewhat too narrow."
   )
-  if protocol == "ridge":
+  if not finetune:
     notes.append(f"Suggested parameters come from {train_split.split}, for all splits.")
   return notes
 
 
-def _training_note(train: ml_collections.ConfigDict, protocol: str) -> str:
-  """Return which layers were trained, and where this departs from the paper."""
-  if protocol == "ridge" or train.trainable == "none":
-    classifier = "ridge regression" if protocol == "ridge" else "a softmax layer"
-    return (
-      f"The backbone is frozen and the classifier is {classifier}; the paper "
-      "fine-tunes with a softmax layer."
-    )
+def _training_notes(config: ml_collections.ConfigDict) -> list[str]:
+  """Return which layers were trained, and how."""
+  train, optim = config.train, config.optim
   layers = {
-    "all": "All layers are trained",
-    "last_stage": (
-      "The last stage and the classifier are trained; the paper trains all layers"
-    ),
-    "last_two_convs": "The last two convolutions and the classifier are trained",
-  }.get(train.trainable, f"Of the backbone, {train.trainable} is trained")
-  cached = " Feature maps of the frozen stages are cached, without augmentation."
-  return f"{layers}.{cached if train.cache_features else ''}"
+    "all": "all layers",
+    "none": "the classifier alone",
+    "last_stage": "the last stage and the classifier (the paper: all layers)",
+    "last_two_convs": "the last two convolutions and the classifier",
+  }.get(train.trainable, f"{train.trainable} and the classifier")
+  views = ""
+  if train.cache_features:
+    count = train.cached_views
+    views = f", from {count} cached views" if count > 1 else ", from cached features"
+  return [
+    f"softmax: {layers} trained by {optim.name} at {optim.learning_rate:g} to "
+    f"{optim.final_learning_rate:g}, {train.num_epochs} epochs, batch size "
+    f"{train.batch_size}{views}.",
+    "refit: ridge regression on the pooled vectors of the same trained network.",
+  ]

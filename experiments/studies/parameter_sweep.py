@@ -1,27 +1,26 @@
-"""A sweep of one pooling parameter, by cross-validation on training images."""
+"""A sweep of one field of a config, by cross-validation on training images."""
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from collections.abc import Sequence
 import math
 import os
 import pathlib
 from typing import Any
 
-from matplotlib.figure import Figure
-import matplotlib.style
 import ml_collections
 import numpy as np
 
 from experiments.studies import rows
 from experiments.studies import stored
+from experiments.studies import sweep_files
 from pnjax import config as config_lib
 from pnjax import data
 from pnjax import models
 from pnjax import probe
 from pnjax import runs
-from pnjax import runtime
+from pnjax import train
 
-SUGGESTED = "suggested"
+SUGGESTED = sweep_files.SUGGESTED
 
 # Pooling fields that are numbers and add no weights that would have to be learned.
 _PARAMETERS = (
@@ -43,6 +42,7 @@ def run_sweep(
   param: str,
   values: Sequence[float | str],
   num_folds: int = 5,
+  finetune: bool = False,
   cache: str | os.PathLike | None = None,
 ) -> dict[str, Any]:
   """Evaluate the values that are not stored, and write the sweep.
@@ -50,9 +50,11 @@ def run_sweep(
   Args:
     config: Config of a method.
     workdir: Folder for the sweep.
-    param: Field of the pooling, such as `"pooling.beta"`.
+    param: Field of the pooling, such as `"pooling.beta"`; with `finetune`, any field
+      that is a number.
     values: Values of the field.
     num_folds: Number of folds of the training images.
+    finetune: Whether to train as the config says instead of using frozen features.
     cache: Folder of cached features.
 
   Returns:
@@ -60,44 +62,47 @@ def run_sweep(
   """
   workdir = pathlib.Path(workdir)
   config_lib.check_fields(config)
-  name = _field_name(param)
+  _check_field(config, param, finetune)
   if not values:
     raise ValueError("--values is empty, expected numbers.")
-  configs = [_with_value(config, name, value) for value in values]
-  train, _ = data.open_splits(config.dataset)
-  if not 2 <= num_folds <= len(train):
+  configs = [_with_value(config, param, value) for value in values]
+  split, _ = data.open_splits(config.dataset)
+  if not 2 <= num_folds <= len(split):
     raise ValueError(
-      f"--folds is {num_folds}, expected 2 to {len(train)}, the number of images."
+      f"--folds is {num_folds}, expected 2 to {len(split)}, the number of images."
     )
   workdir.mkdir(parents=True, exist_ok=True)
-  train = _subset(train, config.seed)
-  frozen = probe.load_frozen_features(config, [(train, train)], cache)
-  folds = probe.stratified_folds(frozen.labels, num_folds, config.seed)
+  if finetune:
+    compute = _compute_by_training(configs, num_folds, cache)
+  else:
+    split = _subset(split, config.seed)
+    compute = _compute_from_kernels(config, split, num_folds, cache)
   dependencies = {
     "num_folds": num_folds,
-    "images": train.fingerprint,
+    "images": split.fingerprint,
     "weights": rows.weights_digest(config),
   }
+  classifier = config.classifier.default if finetune else "frozen"
   points = []
   for value, config_ in zip(values, configs, strict=True):
-    point = _point(config_, name, value, frozen, folds, dependencies, workdir)
+    point = compute(config_, param, value, dependencies, workdir)
     points.append(point)
-    print(f"{_label(name, point):30} {_accuracy(point)}", flush=True)
+    accuracies = sweep_files.accuracies(point).items()
+    parts = ", ".join(f"{name} {text}" for name, text in accuracies)
+    print(f"{sweep_files.label(param, point):30} {parts}", flush=True)
   sweep = {
     "param": param,
     "dataset": config.dataset.name,
     "backbone": config.backbone.name,
     "split": config.dataset.split,
     "num_folds": num_folds,
+    "classifier": classifier,
     "points": points,
-    "best": max(points, key=lambda point: point["mean"])["used"],
+    "best": max(points, key=lambda p: np.mean(p["accuracies"][classifier]))["used"],
     "config": config.to_dict(),
     **runs.environment(),
   }
-  runtime.write_json(workdir / "sweep.json", sweep)
-  runtime.write_text(workdir / "sweep.md", _markdown(sweep))
-  with matplotlib.style.context("pnjax.plots"):
-    _figure(sweep).savefig(workdir / "sweep.png", dpi=120)
+  sweep_files.write(sweep, workdir)
   return sweep
 
 
@@ -110,135 +115,139 @@ def parse_value(text: str) -> float | str:
     raise ValueError(message) from error
 
 
-def _field_name(param: str) -> str:
-  group, _, name = param.partition(".")
-  if group == "pooling" and name in _PARAMETERS:
-    return name
-  renamed = config_lib.new_name(param)
-  if renamed:
-    raise ValueError(f"--param is {param!r}, which is {renamed} now.")
-  known = ", ".join(f"pooling.{field}" for field in _PARAMETERS)
-  raise ValueError(f"--param is {param!r}, expected one of {known}.")
+def _check_field(config: ml_collections.ConfigDict, param: str, finetune: bool) -> None:
+  """Raise ValueError if a field cannot be swept."""
+  known = [f"pooling.{field}" for field in _PARAMETERS]
+  if param in known:
+    return
+  former = config_lib.explain_former_field(param)
+  if former:
+    raise ValueError(f"--param is {param!r}: {former}.")
+  if not finetune:
+    raise ValueError(
+      f"--param is {param!r}, expected one of {', '.join(known)}, or --finetune for "
+      "other fields."
+    )
+  config_lib.check_field(config, param)
+  group, name = param.split(".")
+  if config[group].get_type(name) not in (int, float):
+    raise ValueError(f"--param is {param!r}, expected a field that is a number.")
 
 
 def _with_value(
-  config: ml_collections.ConfigDict, name: str, value: float | str
+  config: ml_collections.ConfigDict, param: str, value: float | str
 ) -> ml_collections.ConfigDict:
   config = config.copy_and_resolve_references()
+  group, name = param.split(".")
+  kind = config[group].get_type(name)
   with config.ignore_type():
-    config.pooling[name] = None if value == SUGGESTED else _typed(name, value)
+    config[group][name] = None if value == SUGGESTED else _typed(param, value, kind)
   if value == SUGGESTED and name not in models.missing_parameters(config):
-    raise ValueError(
-      f"--values has suggested, but pooling.{name} is not suggested here."
-    )
+    raise ValueError(f"--values has suggested, but {param} is not suggested here.")
   models.check_pooling(config)
   return config
 
 
-def _typed(name: str, value: float | str) -> float | int:
+def _typed(param: str, value: float | str, kind: type) -> float | int:
   value = float(value)
   if not math.isfinite(value):
     raise ValueError(f"--values has {value}, expected finite numbers.")
-  if name != "num_pivots":
+  if kind is not int:
     return value
   if value != int(value):
-    raise ValueError(
-      f"--values has {value}, expected whole numbers for pooling.{name}."
-    )
+    raise ValueError(f"--values has {value}, expected whole numbers for {param}.")
   return int(value)
 
 
 def _subset(split: data.Split, seed: int) -> data.Split:
   """Return a split, or a stratified part of one that is too large for ridge."""
-  num_parts = -(-len(split) // probe.MAX_IMAGES)
+  num_parts = -(-len(split) // probe.MAX_ROWS)
   if num_parts == 1:
     return split
-  parts = probe.stratified_folds(split.labels, num_parts, seed)
+  parts = data.stratified_folds(split.labels, num_parts, seed)
   part = split.subset(np.flatnonzero(parts == 0))
   print(f"sweeps {len(part)} of the {len(split)} images of {split.split}", flush=True)
   return part
 
 
-def _point(
+def _compute_from_kernels(
   config: ml_collections.ConfigDict,
-  name: str,
-  value: float | str,
-  frozen: probe.FrozenFeatures,
-  folds: np.ndarray,
-  dependencies: Mapping[str, Any],
-  workdir: pathlib.Path,
-) -> dict[str, Any]:
-  """Return the accuracies of a value, and compute them if they are not stored."""
-  suggested = probe.suggest_parameters(config, frozen)
-  fields = config_lib.relevant_fields(rows.relevant_fields(config))
+  split: data.Split,
+  num_folds: int,
+  cache: str | os.PathLike | None,
+) -> Callable[..., dict[str, Any]]:
+  """Return a function that computes a point from frozen features, unless it is stored.
 
-  def compute() -> dict[str, Any]:
-    kernel = probe.kernel_of_config(config, frozen, suggested, f"{name} = {value}")
-    accuracies = 100 * probe.cross_validate(
-      kernel, frozen.labels, frozen.num_classes, folds
+  Args:
+    config: Config of the sweep.
+    split: Images to train on.
+    num_folds: Number of folds.
+    cache: Folder of cached features.
+  """
+  frozen = probe.load_frozen_features(config, [(split, split)], cache)
+  folds = data.stratified_folds(frozen.labels, num_folds, config.seed)
+
+  def compute_point(config, param, value, dependencies, workdir):
+    suggested = probe.suggest_parameters(config, frozen)
+    fields = config_lib.relevant_fields(rows.relevant_fields(config))
+
+    def compute() -> dict[str, Any]:
+      label = f"{param} = {value}"
+      kernel = probe.kernel_of_config(config, frozen, suggested, label)
+      accuracies = probe.cross_validate(
+        kernel, frozen.labels, frozen.num_classes, folds
+      )
+      return {
+        "used": suggested[param.split(".")[1]] if value == SUGGESTED else value,
+        "accuracies": {"frozen": (100 * accuracies).tolist()},
+      }
+
+    return stored.load_or_compute(
+      workdir / "points",
+      f"{param}-{value}",
+      {**dependencies, "value": value, "config": fields, "suggested": suggested},
+      compute,
     )
-    return {
-      "used": suggested[name] if value == SUGGESTED else value,
-      "accuracies": accuracies.tolist(),
-      "mean": float(accuracies.mean()),
-      "deviation": float(accuracies.std(ddof=1)),
-    }
 
-  return stored.load_or_compute(
-    workdir / "points",
-    f"{name}-{value}",
-    {**dependencies, "value": value, "config": fields, "suggested": suggested},
-    compute,
-  )
+  return compute_point
 
 
-def _label(name: str, point: Mapping[str, Any]) -> str:
-  suggested = " (suggested)" if point["value"] == SUGGESTED else ""
-  return f"{name} = {point['used']:g}{suggested}"
+def _compute_by_training(
+  configs: Sequence[ml_collections.ConfigDict],
+  num_folds: int,
+  cache: str | os.PathLike | None,
+) -> Callable[..., dict[str, Any]]:
+  """Return a function that computes a point from runs, unless it is stored.
 
+  Args:
+    configs: Configs of all points, which are checked.
+    num_folds: Number of folds, for each of which there is a run.
+    cache: Folder of cached features.
+  """
+  for config in configs:
+    train.check_config(config, num_hosts=1)
 
-def _accuracy(point: Mapping[str, Any]) -> str:
-  return f"{point['mean']:.2f} ± {point['deviation']:.2f}"
+  def compute_point(config, param, value, dependencies, workdir):
+    fields = config_lib.relevant_fields(config.to_dict())
+    dependencies = {**dependencies, "value": value, "config": fields}
+    folder = f"{param}-{value}-{stored.dependency_digest(dependencies)}"
 
+    def compute() -> dict[str, Any]:
+      accuracies: dict[str, list[float]] = {"softmax": [], "refit": []}
+      for fold in range(1, num_folds + 1):
+        own = config.copy_and_resolve_references()
+        own.dataset.fold = f"{fold}/{num_folds}"
+        run = workdir / "runs" / folder / f"fold-{fold}"
+        result = rows.finished_run(own, run, cache)
+        accuracies["softmax"].append(100 * result["top1"])
+        accuracies["refit"].append(100 * result["refit"]["top1"])
+      info = runs.read_model_info(run)
+      assert info is not None  # The run is finished.
+      used = info.suggested[param.split(".")[1]] if value == SUGGESTED else value
+      return {"used": used, "accuracies": accuracies}
 
-def _markdown(sweep: Mapping[str, Any]) -> str:
-  lines = [
-    f"| {sweep['param']} | top-1, %, over {sweep['num_folds']} folds |",
-    "|---|---:|",
-  ]
-  for point in sweep["points"]:
-    accuracy = _accuracy(point)
-    if point["used"] == sweep["best"]:
-      accuracy = f"**{accuracy}**"
-    lines.append(f"| {_label('', point).removeprefix(' = ')} | {accuracy} |")
-  text = (
-    f"{_title(sweep)}; frozen, training images ({sweep['split']}) only; ± is the "
-    "deviation over folds."
-  )
-  return "\n".join([*lines, "", text, ""])
+    return stored.load_or_compute(
+      workdir / "points", f"{param}-{value}", dependencies, compute
+    )
 
-
-def _title(sweep: Mapping[str, Any]) -> str:
-  pooling = sweep["config"]["pooling"]
-  spectral = "spectral " if pooling["spectral"] else ""
-  return f"{sweep['dataset']}, {sweep['backbone']}, {spectral}{pooling['power_norm']}"
-
-
-def _figure(sweep: Mapping[str, Any]) -> Figure:
-  figure = Figure(figsize=(5, 3.5))
-  ax = figure.subplots()
-  given = sorted(
-    (p for p in sweep["points"] if p["value"] != SUGGESTED), key=lambda p: p["used"]
-  )
-  errors = [p["deviation"] / np.sqrt(sweep["num_folds"]) for p in given]
-  used, means = [p["used"] for p in given], [p["mean"] for p in given]
-  if given:
-    ax.errorbar(used, means, errors, marker="o", capsize=3, color="C2")
-  for point in sweep["points"]:
-    if point["value"] == SUGGESTED:
-      ax.plot(point["used"], point["mean"], "D", color="C0", label="suggested")
-      ax.legend()
-  if given and min(used) > 0 and max(used) / min(used) > 20:
-    ax.set_xscale("log")
-  ax.set(xlabel=sweep["param"], ylabel="top-1, %, cross-validated", title=_title(sweep))
-  return figure
+  return compute_point

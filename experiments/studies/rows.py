@@ -20,17 +20,13 @@ from pnjax import runs
 from pnjax import runtime
 from pnjax import train
 
-# Metrics and correctness per image for each split, and what led to them.
+# The outcomes of one or more classifiers on each pair of splits, and what led to them.
 Row = dict[str, Any]
 Pair = tuple[data.Split, data.Split]
 
-
-def choose_protocol(finetune: bool, pairs: Sequence[Pair]) -> str:
-  """Return "finetuning", "ridge", or "softmax" for too many images for ridge."""
-  if finetune:
-    return "finetuning"
-  num_images = max(len(train_split) for train_split, _ in pairs)
-  return "ridge" if num_images <= probe.MAX_IMAGES else "softmax"
+# Classifiers of a row. "frozen" is solved in closed form on the features of the
+# pretrained network; "softmax" and "refit" are those of a run, trained and then solved.
+CLASSIFIERS = ("frozen", "softmax", "refit")
 
 
 def open_pairs(config: ml_collections.ConfigDict, splits: Sequence[str]) -> list[Pair]:
@@ -51,7 +47,7 @@ def compute_rows(
   configs: Mapping[str, ml_collections.ConfigDict],
   workdir: pathlib.Path,
   pairs: Sequence[Pair],
-  protocol: str,
+  finetune: bool,
   cache: str | os.PathLike | None,
 ) -> dict[str, Row]:
   """Return the rows of all methods, and compute those that are not stored.
@@ -60,24 +56,24 @@ def compute_rows(
     configs: Configs by method.
     workdir: Folder for rows and runs.
     pairs: Splits to train on, each with the split to evaluate on.
-    protocol: "ridge", "softmax" or "finetuning".
+    finetune: Whether to train as the configs say, in addition to frozen features.
     cache: Folder of cached features.
   """
   config = next(iter(configs.values()))
   splits = [train_split.split for train_split, _ in pairs]
   common = {
-    "how": protocol,
+    "how": "finetuning" if finetune else "frozen",
     "splits": splits,
     "images": [{"train": a.fingerprint, "test": b.fingerprint} for a, b in pairs],
     "weights": weights_digest(config),
   }
-  if protocol == "ridge":
-    compute = _ridge_rows(config, pairs, cache)
+  if finetune or max(len(train_split) for train_split, _ in pairs) > probe.MAX_ROWS:
+    compute = _rows_from_runs(splits, workdir / "runs", finetune, cache)
   else:
-    compute = _trained_rows(splits, workdir / "runs", cache)
+    compute = _rows_from_kernels(config, pairs, cache)
   rows = {}
   for method, config in configs.items():
-    fields = relevant_fields(config) if protocol == "ridge" else config.to_dict()
+    fields = config.to_dict() if finetune else relevant_fields(config)
     dependencies = {**common, "config": config_lib.relevant_fields(fields)}
     rows[method] = stored.load_or_compute(
       workdir / "rows",
@@ -100,12 +96,12 @@ def relevant_fields(config: ml_collections.ConfigDict) -> dict[str, Any]:
   return {name: config[name].to_dict() for name in ("dataset", "backbone", "pooling")}
 
 
-def _ridge_rows(
+def _rows_from_kernels(
   config: ml_collections.ConfigDict,
   pairs: Sequence[Pair],
   cache: str | os.PathLike | None,
 ) -> Callable[..., Row]:
-  """Return a function that computes rows by ridge regression on cached features."""
+  """Return a function that computes rows from one kernel for all pairs of splits."""
 
   @functools.cache
   def load():
@@ -118,60 +114,89 @@ def _ridge_rows(
     kernel = probe.kernel_of_config(config, frozen, suggested, method)
     outcomes = []
     for train_positions, test_positions in frozen.pairs:
-      predictions, regularization = probe.classify(
-        kernel, frozen, train_positions, test_positions
-      )
+      predictions, _ = probe.classify(kernel, frozen, train_positions, test_positions)
       labels = frozen.labels[test_positions]
-      outcomes.append(
-        {
-          **_accuracies(labels, predictions, frozen.num_classes),
-          "regularization": regularization,
-          "right": (predictions == labels).astype(int).tolist(),
-        }
-      )
-    return {"suggested": suggested, "outcomes": outcomes}
+      confusion = train.confusion_matrix(labels, predictions, frozen.num_classes)
+      metrics = train.summarize(0.0, confusion)
+      outcomes.append(_outcome(metrics, labels, predictions))
+    return {"suggested": suggested, "outcomes": {"frozen": outcomes}}
 
   return compute
 
 
-def _accuracies(
-  labels: np.ndarray, predictions: np.ndarray, num_classes: int
-) -> dict[str, float]:
-  metrics = train.summarize(
-    0.0, train.confusion_matrix(labels, predictions, num_classes)
-  )
-  return {name: metrics[name] for name in ("top1", "mean_per_class")}
-
-
-def _trained_rows(
-  splits: Sequence[str], folder: pathlib.Path, cache: str | os.PathLike | None
+def _rows_from_runs(
+  splits: Sequence[str],
+  folder: pathlib.Path,
+  finetune: bool,
+  cache: str | os.PathLike | None,
 ) -> Callable[..., Row]:
-  """Return a function that computes rows by training as their configs say."""
+  """Return a function that computes rows from runs, which stay in a folder.
+
+  "frozen" is the refit classifier of a run of no epochs.
+  """
 
   def compute(config, method, dependencies):
-    outcomes = []
+    names = CLASSIFIERS if finetune else ("frozen",)
+    config = config.copy_and_resolve_references()
+    if not finetune:
+      config.train.trainable, config.train.cache_features = "none", True
+    outcomes = {name: [] for name in names}
     for split in splits:
-      config = config.copy_and_resolve_references()
-      config.dataset.split = split
       # Runs with other dependencies stay where they are.
-      workdir = folder / f"{method}-{split}-{stored.dependency_digest(dependencies)}"
-      result = train.train_and_evaluate(config, workdir, cache=cache)
-      if result is None:
-        raise KeyboardInterrupt(f"stopped; the same command continues {workdir}.")
-      labels, predictions = runs.read_predictions(workdir)
-      outcomes.append(
-        {
-          "top1": result["top1"],
-          "mean_per_class": result["mean_per_class"],
-          "right": (labels == predictions).astype(int).tolist(),
-        }
-      )
-    return {"outcomes": outcomes}
+      name = f"{method}-{split}-{stored.dependency_digest(dependencies)}"
+      workdirs = dict.fromkeys(names, folder / name) | {
+        "frozen": folder / f"{name}-frozen"
+      }
+      for classifier in names:
+        workdir, is_frozen = workdirs[classifier], classifier == "frozen"
+        own = config.copy_and_resolve_references()
+        own.dataset.split = split
+        if is_frozen:
+          own.train.num_epochs = 0
+        result = finished_run(own, workdir, cache)
+        of_run = "refit" if is_frozen else classifier
+        metrics = result if of_run == "softmax" else result["refit"]
+        labels, predictions = runs.read_predictions(workdir, of_run)
+        outcomes[classifier].append(_outcome(metrics, labels, predictions))
+    info = runs.read_model_info(workdir)
+    return {"suggested": info.suggested, "outcomes": outcomes}
 
   return compute
+
+
+def finished_run(
+  config: ml_collections.ConfigDict,
+  workdir: pathlib.Path,
+  cache: str | os.PathLike | None,
+) -> dict[str, Any]:
+  """Return the result of a run with both classifiers, and train if it is not there.
+
+  Raises:
+    KeyboardInterrupt: if the run was asked to stop.
+  """
+  config = config.copy_and_resolve_references()
+  config.classifier.refit = True
+  print(f"{workdir}:", flush=True)
+  result = train.train_and_evaluate(config, workdir, cache=cache)
+  if result is None:
+    raise KeyboardInterrupt(f"stopped; the same command continues {workdir}.")
+  return result
+
+
+def _outcome(
+  metrics: Mapping[str, Any], labels: np.ndarray, predictions: np.ndarray
+) -> dict[str, Any]:
+  return {
+    "top1": metrics["top1"],
+    "mean_per_class": metrics["mean_per_class"],
+    "right": (labels == predictions).astype(int).tolist(),
+  }
 
 
 def _line(method: str, row: Row) -> str:
-  top1 = 100 * np.array([outcome["top1"] for outcome in row["outcomes"]])
-  spread = f" ± {top1.std(ddof=1):.2f}" if len(top1) > 1 else ""
-  return f"{method:20} top-1 {top1.mean():.2f}{spread}  ({row['seconds']:.0f} s)"
+  parts = []
+  for classifier, outcomes in row["outcomes"].items():
+    top1 = 100 * np.array([outcome["top1"] for outcome in outcomes])
+    spread = f" ± {top1.std(ddof=1):.2f}" if len(top1) > 1 else ""
+    parts.append(f"{classifier} {top1.mean():.2f}{spread}")
+  return f"{method:20} top-1: {', '.join(parts)}  ({row['seconds']:.0f} s)"

@@ -12,6 +12,8 @@ import numpy as np
 from experiments.studies import paper
 from pnjax import runtime
 
+_COLOURS = {"frozen": "0.6", "softmax": "C1", "refit": "C2"}
+
 
 def write(table: Mapping[str, Any], workdir: pathlib.Path) -> None:
   """Write `table.json`, `table.md` and `table.png`."""
@@ -24,29 +26,43 @@ def write(table: Mapping[str, Any], workdir: pathlib.Path) -> None:
 def markdown(table: Mapping[str, Any]) -> str:
   """Return a table in Markdown."""
   rows = table["rows"]
+  names = list(rows[0]["classifiers"])
+  shown = names[-1]  # The one whose gains are shown.
   reference = paper.display_name(table["reference"])
+  columns = [f"{name}: top-1 / mean per class, %" for name in names]
+  columns.append(f"{shown} − {reference} [95%]")
+  if "learned" in rows[0]:
+    columns.append("refit − frozen [95%]")
+  columns.append("paper")
   lines = [
     f"### {table['dataset']}, {table['backbone']}",
     "",
-    f"| method | top-1, % | mean per class, % | gain over {reference} [95%] | paper |",
-    "|---|---:|---:|---:|---:|",
+    f"| method | {' | '.join(columns)} |",
+    f"|---|{'---:|' * len(columns)}",
   ]
-  best = max(row["top1"]["mean"] for row in rows)
+  best = max(row["classifiers"][n]["top1"]["mean"] for row in rows for n in names)
   for row in rows:
-    gain = row.get("gain")
-    difference = (
-      f"{gain['mean']:+.2f} [{gain['low']:+.2f}, {gain['high']:+.2f}]" if gain else "–"
-    )
-    ours = _number(row["top1"])
-    if row["top1"]["mean"] == best:
-      ours = f"**{ours}**"
-    cited = "–" if row["paper"] is None else f"{row['paper']:.2f}"
-    lines.append(
-      f"| {row['name']} | {ours} | {_number(row['mean_per_class'])} | {difference} "
-      f"| {cited} |"
-    )
+    cells = [_accuracies(row["classifiers"][name], best) for name in names]
+    cells.append(_difference(row["classifiers"][shown].get("gain")))
+    if "learned" in row:
+      cells.append(_difference(row["learned"]))
+    cells.append("–" if row["paper"] is None else f"{row['paper']:.2f}")
+    lines.append(f"| {row['name']} | {' | '.join(cells)} |")
   notes = [*table["notes"], *_suggestions(rows)]
   return "\n".join([*lines, "", *(f"- {note}" for note in notes), ""])
+
+
+def _accuracies(metrics: Mapping[str, Any], best: float) -> str:
+  top1 = _number(metrics["top1"])
+  if metrics["top1"]["mean"] == best:
+    top1 = f"**{top1}**"
+  return f"{top1} / {_number(metrics['mean_per_class'])}"
+
+
+def _difference(gain: Mapping[str, float] | None) -> str:
+  if gain is None:
+    return "–"
+  return f"{gain['mean']:+.2f} [{gain['low']:+.2f}, {gain['high']:+.2f}]"
 
 
 def _suggestions(rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -66,22 +82,28 @@ def _number(value: Mapping[str, float | None]) -> str:
 
 
 def figure(table: Mapping[str, Any]) -> Figure:
-  """Return a bar plot of a table, with the figures of the paper."""
+  """Return a plot of the top-1 accuracies of a table, and of those of the paper."""
   rows = table["rows"]
+  names = list(rows[0]["classifiers"])
   figure = Figure(figsize=(8, 0.45 * len(rows) + 1.4))
   ax = figure.subplots()
   y = np.arange(len(rows))
-  means = np.array([row["top1"]["mean"] for row in rows])
-  deviations = np.array([row["top1"]["deviation"] or 0 for row in rows])
-  ax.barh(y, means, 0.6, xerr=deviations, color="C2", ecolor="0.3", label="ours")
+  for i, name in enumerate(names):
+    top1 = [row["classifiers"][name]["top1"] for row in rows]
+    ax.errorbar(
+      [value["mean"] for value in top1],
+      y + 0.15 * (i - (len(names) - 1) / 2),  # Intervals next to each other.
+      xerr=[value["deviation"] or 0 for value in top1],
+      fmt="o",
+      color=_COLOURS[name],
+      label=name,
+    )
   cited = [(row["paper"], i) for i, row in enumerate(rows) if row["paper"] is not None]
   if cited:
-    ax.plot(*zip(*cited, strict=True), "D", color="C0", label="paper")
-  values = [*(means - deviations), *(means + deviations), *(v for v, _ in cited)]
-  ax.set_xlim(max(min(values) - 3, 0), min(max(values) + 1, 100))
+    ax.plot(*zip(*cited, strict=True), "D", color="C0", fillstyle="none", label="paper")
   ax.set_yticks(y, [row["name"] for row in rows])
   ax.invert_yaxis()
-  ax.grid(False, axis="y")
+  ax.grid(True, axis="y", alpha=0.3)
   ax.set_xlabel("top-1 accuracy, %")
   ax.set_title(f"{table['dataset']}, {table['backbone']}")
   ax.legend(loc="upper left", bbox_to_anchor=(1, 1))

@@ -8,6 +8,7 @@ import pytest
 
 from experiments import predict
 from pnjax import data
+from pnjax import runs
 from tests.small_runs import ROOT
 
 
@@ -37,14 +38,19 @@ def test_predicts_files_and_folders(finished_run, images, capsys):
   assert out[1].split()[-1] == lines[0]["top"][0]["class"]
 
 
-def test_predictions_equal_those_of_the_run(finished_run, data_dir, tmp_path, capsys):
+@pytest.mark.parametrize("classifier", ["softmax", "refit", None])
+def test_predictions_equal_those_of_the_run(
+  finished_run, data_dir, tmp_path, capsys, classifier
+):
   split = data.open_split("folder", "test", data_dir)
-  expected = np.load(finished_run / "predictions.npz")["prediction"]
+  _, expected = runs.read_predictions(finished_run, classifier or "refit")
   files = []
   for i in range(len(split)):
     files.append(tmp_path / f"{i:02}.png")
     files[-1].write_bytes(split[i]["image"])
-  assert predict.main([f"--workdir={finished_run}", "--json", *map(str, files)]) == 0
+  options = [f"--classifier={classifier}"] if classifier else []
+  options += [f"--workdir={finished_run}", "--json"]
+  assert predict.main([*options, *map(str, files)]) == 0
   lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
   predicted = [split.class_names.index(line["top"][0]["class"]) for line in lines]
   np.testing.assert_array_equal(predicted, expected)

@@ -103,7 +103,12 @@ def copy(workdir, tmp_path):
 
 
 def write_predictions(workdir, predictions):
-  np.savez(workdir / "predictions.npz", label=_LABELS, prediction=predictions)
+  np.savez(
+    workdir / "predictions.npz",
+    label=_LABELS,
+    refit=predictions,
+    softmax=np.zeros_like(predictions),
+  )
 
 
 def edit_json(path, edit):
@@ -124,18 +129,22 @@ def test_page_has_everything_in_one_file(shown):
 
 def test_page_has_the_numbers_of_the_run(shown, workdir):
   result = small_runs.result(workdir)
-  head, row, *rows = shown.rows
-  assert dict(zip(head, row, strict=True)) == {
-    "run": "run",
-    "top-1": f"{result['top1']:.2%}",
-    "mean per class": f"{result['mean_per_class']:.2%}",
-    "loss": f"{result['loss']:.4f}",
-    "images": "15",
-    "time": "1 h 31 min",
-    "evaluated on": "folder, test",
-    "method": "tiny_resnet, second-order + coordinates + sigme",
-  }
-  for name, accuracy in result["per_class"].items():
+  head, *results = shown.rows[:3]
+  rows = shown.rows[3:]
+  classifiers = {"softmax": result, "refit": result["refit"]}
+  for row, (name, metrics) in zip(results, classifiers.items(), strict=True):
+    assert dict(zip(head, row, strict=True)) == {
+      "run": "run",
+      "classifier": name,
+      "top-1": f"{metrics['top1']:.2%}",
+      "mean per class": f"{metrics['mean_per_class']:.2%}",
+      "loss": f"{metrics['loss']:.4f}",
+      "images": "15",
+      "time": "1 h 31 min",
+      "evaluated on": "folder, test",
+      "method": "tiny_resnet, second-order + coordinates + sigme",
+    }
+  for name, accuracy in result["refit"]["per_class"].items():
     assert [name, "5", f"{accuracy:.2%}"] in rows
   for name, version in result["versions"].items():
     assert [name, version] in rows
@@ -143,6 +152,14 @@ def test_page_has_the_numbers_of_the_run(shown, workdir):
   (config,) = shown.texts["pre"]
   assert "\noptim.learning_rate = 0.001\n" in config
   assert '\nbackbone.name = "tiny_resnet"\n' in config
+
+
+def test_the_classifier_can_be_chosen(workdir):
+  softmax = Page(page.render([workdir], "softmax"))
+  assert "predictions are those of the softmax classifier" in softmax.texts["p"][0]
+  # It takes every image for a dark one.
+  pairs = softmax.texts["li"]
+  assert pairs == ["light taken for dark 5 of 5", "striped taken for dark 5 of 5"]
 
 
 def test_most_confused_classes_come_first(shown):
@@ -193,10 +210,11 @@ def test_several_runs_on_a_page(copy, tmp_path, capsys):
     "changed and <b> & 猫", "Result", "Curves",
     "changed", *without_images, "<b> & 猫", *all_correct
   ]  # fmt: skip
-  assert both.links == ["#run-1", "#run-2"]
+  assert both.links == ["#run-1", "#run-1", "#run-2", "#run-2"]
   assert {"run-1", "run-2"} <= both.ids
   assert both.image_kinds() == {"data:image/png": 5}
-  changed_note, odd_note = both.texts["p"][-2:]
+  notes = [p for p in both.texts["p"] if not p.startswith("From here on")]
+  changed_note, odd_note = notes[-2:]
   assert "are no longer available" in changed_note
   assert odd_note == "Every image was classified correctly."
   assert ["alpha", "0.1235"] in both.rows
@@ -204,7 +222,7 @@ def test_several_runs_on_a_page(copy, tmp_path, capsys):
 
 def test_report_is_written_to_the_first_workdir(workdir, copy, monkeypatch, capsys):
   first = copy("first")
-  monkeypatch.setattr(page, "render", lambda workdirs: f"{len(workdirs)} runs, 猫")
+  monkeypatch.setattr(page, "render", lambda workdirs, _: f"{len(workdirs)} runs, 猫")
   assert report.main([f"--workdir={first}", f"--workdir={workdir}"]) == 0
   assert capsys.readouterr().out == f"{first / 'report.html'}\n"
   assert (first / "report.html").read_text(encoding="utf-8") == "2 runs, 猫"

@@ -44,21 +44,24 @@ def test_a_table_has_all_rows(make, config_of, feature_cache, tmp_path, capsys):
     kernel = probe.kernel_of_config(config, frozen, suggested, "")
     train, test = frozen.pairs[0]
     predictions, _ = probe.classify(kernel, frozen, train, test)
-    assert row["top1"]["mean"] == 100 * np.mean(predictions == frozen.labels[test])
-    assert ("gain" in row) == (row["method"] != "fop")
+    (metrics,) = row["classifiers"].values()
+    right = predictions == frozen.labels[test]
+    assert metrics["top1"]["mean"] == pytest.approx(100 * np.mean(right))
+    assert ("gain" in metrics) == (row["method"] != "fop")
   markdown = (tmp_path / "table.md").read_text()
   assert markdown == table_files.markdown(table)
   assert "| SOP+SC+SigmE |" in markdown
-  assert "sop_sc_spec_maxexp   top-1 " in capsys.readouterr().out
+  assert "sop_sc_spec_maxexp   top-1: frozen " in capsys.readouterr().out
 
 
-def test_the_plot_has_a_bar_for_each_row(make, tmp_path):
+def test_the_plot_has_a_dot_for_each_row(make, tmp_path):
   table = make(tmp_path, rows=["fop", "sop"])
   table["rows"][1]["paper"] = 87.2
   (ax,) = table_files.figure(table).axes
   assert [label.get_text() for label in ax.get_yticklabels()] == ["FOP", "SOP"]
-  widths = [bar.get_width() for bar in ax.patches]
-  assert widths == [row["top1"]["mean"] for row in table["rows"]]
+  (ours,) = (container[0] for container in ax.containers)
+  means = [row["classifiers"]["frozen"]["top1"]["mean"] for row in table["rows"]]
+  np.testing.assert_array_equal(ours.get_xydata(), np.c_[means, [0, 1]])
   (cited,) = (line for line in ax.lines if line.get_label() == "paper")
   np.testing.assert_array_equal(cited.get_xydata(), [[87.2, 1]])
   with Image.open(tmp_path / "table.png") as image:
@@ -122,29 +125,40 @@ def test_unknown_rows(make, tmp_path):
     make(tmp_path, rows=[""])
 
 
-def _the_run(workdir, method):
-  (run,) = (workdir / "runs").glob(f"{method}-train-*")
-  return run
-
-
 @pytest.mark.slow
-def test_rows_can_be_trained_end_to_end(make, tmp_path):
-  table = make(tmp_path, rows=["sop"], finetune=True)
-  result = runs.read_result(_the_run(tmp_path, "sop"))
-  np.testing.assert_allclose(table["rows"][0]["top1"]["mean"], 100 * result["top1"])
+def test_rows_can_be_trained(make, tmp_path):
+  table = make(tmp_path, rows=["fop", "sop"], finetune=True)
+  _, row = table["rows"]
+  trained, frozen = (
+    runs.read_result(*(tmp_path / "runs").glob(f"sop-train-????????{suffix}"))
+    for suffix in ("", "-frozen")
+  )
+  assert (trained["num_steps"], frozen["num_steps"]) == (6, 0)
+  for name, metrics in (
+    ("frozen", frozen["refit"]),
+    ("softmax", trained),
+    ("refit", trained["refit"]),
+  ):
+    for metric in ("top1", "mean_per_class"):
+      mean = row["classifiers"][name][metric]["mean"]
+      assert mean == pytest.approx(100 * metrics[metric])
+  gain = 100 * (trained["refit"]["top1"] - frozen["refit"]["top1"])
+  assert row["learned"]["mean"] == pytest.approx(gain)
+  markdown = (tmp_path / "table.md").read_text()
+  assert "| refit − FOP [95%] | refit − frozen [95%] | paper |" in markdown
+  (ax,) = table_files.figure(table).axes
+  assert len(ax.containers) == 3
 
 
-def test_too_many_images_for_ridge_get_a_softmax_layer(make, tmp_path, monkeypatch):
+def test_more_images_than_a_kernel_can_hold(make, tmp_path, monkeypatch):
+  monkeypatch.setattr(probe, "MAX_ROWS", 10)
   table = make(tmp_path, rows=["fop"])
-  assert any("classifier is ridge regression" in line for line in table["notes"])
-  monkeypatch.setattr(probe, "MAX_IMAGES", 10)
-  table = make(tmp_path, rows=["fop"])
-  assert any("classifier is a softmax layer" in line for line in table["notes"])
-  run = _the_run(tmp_path, "fop")
+  (run,) = (tmp_path / "runs").glob("fop-train-*-frozen")
   result = runs.read_result(run)
-  np.testing.assert_allclose(table["rows"][0]["top1"]["mean"], 100 * result["top1"])
+  (metrics,) = table["rows"][0]["classifiers"].values()
+  assert metrics["top1"]["mean"] == pytest.approx(100 * result["refit"]["top1"])
   train = runs.read_config(run).train
-  assert (train.trainable, train.cache_features) == ("none", True)
+  assert (train.trainable, train.cache_features, train.num_epochs) == ("none", True, 0)
 
 
 def test_the_gain_on_one_split_is_paired_by_image():
