@@ -75,3 +75,23 @@ def test_image_options_are_arguments_of_batches(dataset):
   assert options == {"image_size": 16, "num_crops": 12, "resize_side": 20}
   batch = next(iter(data.eval_batches(train, batch_size=2, **options)))
   assert batch["image"].shape == (2, 12, 16, 16, 3)
+
+
+def test_a_fold_is_held_out(dataset):
+  whole = data.open_split("folder", "train", dataset.data_dir)
+  seen = []
+  for number in (1, 2, 3):
+    dataset.fold = f"{number}/3"
+    train, test = data.open_splits(dataset)
+    assert test.split == data.evaluation_split(dataset) == f"fold {number}/3 of train"
+    assert sorted([*train.indices, *test.indices]) == sorted(whole.indices)
+    assert (len(train), len(test)) == (16, 8)
+    seen.extend(test.indices)
+  assert sorted(seen) == sorted(whole.indices)
+
+
+@pytest.mark.parametrize("fold", ["4/3", "0/3", "1/1", "1/25", "one", "1/3/5"])
+def test_folds_that_do_not_exist(dataset, fold):
+  dataset.fold = fold
+  with pytest.raises(ValueError, match=f"fold is '{fold}', expected a fold and their"):
+    data.open_splits(dataset)

@@ -232,3 +232,25 @@ def test_wrong_arguments_of_evaluation(split):
 def test_an_empty_split_is_refused(split):
   with pytest.raises(ValueError, match="the split has no images"):
     train(split.subset([]), 1)
+
+
+def views(split, view, **kwargs):
+  arguments = {"batch_size": 7, "image_size": SIZE, "view": view, "seed": 3}
+  batches = data.eval_batches(split, **(arguments | kwargs))
+  return np.concatenate([batch["image"][batch["mask"]] for batch in batches])
+
+
+def test_views_are_random_crops_that_stay_the_same(split):
+  first, second = views(split, 1), views(split, 2)
+  np.testing.assert_array_equal(views(split, 0), views(split, 0, seed=4))
+  np.testing.assert_array_equal(first, views(split, 1, batch_size=3))
+  # They belong to the image, wherever it is.
+  positions = np.array([4, 2])
+  np.testing.assert_array_equal(views(split.subset(positions), 1), first[positions])
+  for other in (views(split, 0), second, views(split, 1, seed=4)):
+    assert np.mean(np.any(first != other, axis=(1, 2, 3))) > 0.9
+
+
+def test_crops_have_no_views(split):
+  with pytest.raises(ValueError, match="`view` is 1, expected 0: twelve crops"):
+    data.eval_batches(split, batch_size=7, image_size=SIZE, num_crops=12, view=1)

@@ -90,3 +90,27 @@ def test_random_weights_are_not_cached(config, split, tmp_path):
   backbone = pretrained.untrained_backbone(config.backbone)
   with pytest.raises(ValueError, match=r"backbone\.weights is None"):
     extract(config, backbone, split, tmp_path)
+
+
+def test_views_have_their_own_caches(frozen_config, backbone, split, tmp_path, capsys):
+  devices = runtime.Devices(jax.devices()[:1])
+
+  def extract_views(views):
+    return features.cached_feature_maps(
+      frozen_config, backbone, [split] * len(views), devices, tmp_path, None, views
+    )
+
+  plain, first, second = extract_views([0, 1, 2])
+  # Printed before anything is computed.
+  printed = capsys.readouterr().out
+  assert "features: 45 feature maps to compute in 3 views, " in printed
+  assert f" GB in {tmp_path}" in printed
+  assert len(list(tmp_path.glob("*/identity.json"))) == 3
+  assert not np.array_equal(plain[:], first[:])
+  assert not np.array_equal(first[:], second[:])
+  (again,) = extract_views([1])
+  np.testing.assert_array_equal(again[:], first[:])
+  assert capsys.readouterr().out == ""
+  frozen_config.seed = 1
+  (other,) = extract_views([1])
+  assert not np.array_equal(other[:], first[:])

@@ -152,3 +152,27 @@ def test_third_party_backbone(rng):
   assert logits.shape == (2, 4)
   with pytest.raises(ValueError, match="expected images"):
     model.init(jax.random.key(0), x[..., :1])
+
+
+def test_entries_are_dropped_in_training_only(rng):
+  model = models.ImageClassifier(
+    BACKBONE, models.FirstOrderPooling(), num_classes=16, dropout=0.5
+  )
+  # The logits are the entries of the pooled vector.
+  params = {"classifier": {"kernel": jnp.eye(16), "bias": jnp.zeros(16)}}
+  vectors = jnp.asarray(rng.uniform(1, 2, (8, 16)), jnp.float32)
+
+  def logits(seed, train=True):
+    return model.apply(
+      {"params": params},
+      vectors,
+      train,
+      method="classify",
+      rngs={"dropout": jax.random.key(seed)},
+    )
+
+  np.testing.assert_array_equal(logits(0, train=False), vectors)
+  dropped = logits(0) == 0
+  assert 0.3 < jnp.mean(dropped) < 0.7
+  np.testing.assert_allclose(logits(0), jnp.where(dropped, 0, 2 * vectors))
+  assert not jnp.array_equal(dropped, logits(1) == 0)

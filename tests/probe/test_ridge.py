@@ -62,20 +62,20 @@ def test_leave_one_out_is_exact(problem, rng, num_views):
   def scores(regularization):
     return left_out_scores(x, labels, regularization * mean_square(x), num_views)
 
-  def top1(regularization):
-    return np.mean(np.argmax(scores(regularization), axis=1) == labels)
-
-  assert fitted.left_out_top1 == pytest.approx(top1(fitted.regularization))
-  others = max(top1(r) for r in _ridge.REGULARIZATIONS[::4])
-  assert fitted.left_out_top1 >= others
-  # Scores are logits that fit the left-out labels best.
-  logits = fitted.scale * scores(fitted.regularization)
-
-  def loss(factor):
-    log_probabilities = special.log_softmax(factor * logits, axis=1)
+  def loss(logits):
+    log_probabilities = special.log_softmax(logits, axis=1)
     return -np.mean(log_probabilities[np.arange(len(labels)), labels])
 
-  assert loss(1) < min(loss(0.9), loss(1.1))
+  left_out = scores(fitted.regularization)
+  top1 = np.mean(np.argmax(left_out, axis=1) == labels)
+  assert fitted.left_out_top1 == pytest.approx(top1)
+  # Scores are logits that fit the left-out labels best, of all factors ...
+  best = loss(fitted.scale * left_out)
+  assert best < min(loss(factor * fitted.scale * left_out) for factor in (0.9, 1.1))
+  # ... and regularisations.
+  for regularization in _ridge.REGULARIZATIONS[::4]:
+    others = scores(regularization)
+    assert best <= min(loss(factor * others) for factor in np.geomspace(0.3, 30, 20))
 
 
 def test_classifies_other_examples(problem):

@@ -337,11 +337,33 @@ def test_cached_features_give_the_same_numbers(
 ):
   monkeypatch.setenv("PNJAX_CACHE", str(tmp_path / "cache"))
   frozen_config.train.trainable = trainable
+  frozen_config.optim.learning_rate = frozen_config.optim.final_learning_rate = 1e-5
   run(frozen_config, tmp_path / "images")
   frozen_config.train.cache_features = True
   run(frozen_config, tmp_path / "features")
   # The cache has half precision, which RMSprop's first steps amplify.
   assert_same_losses(tmp_path / "images", tmp_path / "features", rtol=5e-3)
+
+
+def test_each_epoch_has_one_view_of_each_image(frozen_config, tmp_path):
+  frozen_config.train.cache_features = True
+  frozen_config.train.cached_views = 3
+  frozen_config.train.batch_size = 6
+  experiment = train.open_experiment(frozen_config, runtime.Devices(jax.devices()[:1]))
+  inputs, test_inputs = experiment.inputs(tmp_path)
+  assert (inputs.num_views, test_inputs.num_views) == (3, 1)
+  contents = [[view[i].tobytes() for i in range(24)] for view in inputs.views]
+  where = {x: (v, i) for v, view in enumerate(contents) for i, x in enumerate(view)}
+  batches = iter(inputs.train_batches())
+  seen = []
+  for _ in range(3):
+    epoch = [x.tobytes() for _ in range(4) for x in next(batches)["features"]]
+    views, images = zip(*(where[x] for x in epoch), strict=True)
+    assert sorted(images) == list(range(24))
+    assert np.bincount(views).tolist() == [8, 8, 8]
+    seen += epoch
+  # After as many epochs as views, all of them have been seen.
+  assert len(set(seen)) == len(set(where))
 
 
 def test_only_a_frozen_backbone_can_be_cached(config, tmp_path):

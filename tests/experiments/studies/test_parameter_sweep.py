@@ -8,6 +8,7 @@ import pytest
 from experiments.studies import parameter_sweep
 from experiments.studies import sweep_files
 from pnjax import probe
+from pnjax import runs
 
 
 @pytest.fixture
@@ -107,6 +108,51 @@ def test_mistakes_are_found_first(sweep, tmp_path, param, values, num_folds, mat
   with pytest.raises(ValueError, match=match):
     sweep(workdir, param=param, values=values, num_folds=num_folds)
   assert not workdir.exists()
+
+
+@pytest.mark.slow
+def test_trained_runs_can_be_swept(sweep, tmp_path):
+  made = sweep(
+    tmp_path,
+    "fop",
+    param="train.num_epochs",
+    values=[0.0, 2.0],
+    num_folds=2,
+    finetune=True,
+  )
+  assert made["classifier"] == "refit"
+  for point, steps in zip(made["points"], (0, 4), strict=True):
+    workdirs = sorted(tmp_path.glob(f"runs/train.num_epochs-{point['value']}-*/fold-*"))
+    results = [runs.read_result(workdir) for workdir in workdirs]
+    assert [result["num_steps"] for result in results] == [steps, steps]
+    for classifier, metrics in (
+      ("softmax", results),
+      ("refit", [result["refit"] for result in results]),
+    ):
+      top1 = [100 * m["top1"] for m in metrics]
+      assert point["accuracies"][classifier] == pytest.approx(top1)
+    # Nothing but training images: 24 in all.
+    assert [result["num_examples"] for result in results] == [12, 12]
+  best = max(made["points"], key=lambda p: np.mean(p["accuracies"]["refit"]))
+  assert made["best"] == best["used"]
+  markdown = (tmp_path / "sweep.md").read_text()
+  assert markdown.startswith("| train.num_epochs | softmax: top-1, %, over 2 folds |")
+
+
+@pytest.mark.parametrize(
+  "param,values,match",
+  [
+    ("optim.name", [1.0], r"'optim\.name', expected a field that is a number"),
+    ("optim.rate", [1.0], r"optim has no field 'rate'"),
+    ("optim.classifier_rate", [1.0], "it is gone, since optim.learning_rate is"),
+    ("classifier.dropout", [0.5, 1.0], r"classifier\.dropout is 1\.0, expected from 0"),
+    ("train.num_epochs", [1.5], r"--values has 1\.5, expected whole numbers"),
+  ],
+)
+def test_mistakes_in_sweeps_of_trained_runs(sweep, tmp_path, param, values, match):
+  with pytest.raises(ValueError, match=match):
+    sweep(tmp_path, param=param, values=values, finetune=True)
+  assert not (tmp_path / "runs").exists()
 
 
 def test_values_are_numbers():
