@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import os
 import re
+import shlex
 import sys
 from typing import Any
 
@@ -58,6 +59,11 @@ def fail(error: Exception | str) -> int:
   """Print an error in one line, and return the exit status."""
   print("error:", " ".join(str(error).split()), file=sys.stderr)
   return 1
+
+
+def command_line(module: str) -> str:
+  """Return the command that runs now, for those who want to repeat it."""
+  return shlex.join(["python", "-m", module, *sys.argv[1:]])
 
 
 def describe_result(result: Mapping[str, Any]) -> str:

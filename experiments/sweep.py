@@ -50,6 +50,7 @@ def main() -> int:
       values=[parameter_sweep.parse_value(text) for text in _VALUES.value if text],
       num_folds=_FOLDS.value,
       finetune=_FINETUNE.value,
+      command=cli.command_line("experiments.sweep"),
       cache=_CACHE.value,
     )
   except (

@@ -57,6 +57,7 @@ def main() -> int:
       finetune=_FINETUNE.value,
       cache=_CACHE.value,
       overrides=config_flags.get_override_values(flag),
+      command=cli.command_line("experiments.table"),
     )
   except (
     ImportError,

@@ -32,6 +32,7 @@ def make_table(
   finetune: bool = False,
   cache: str | os.PathLike | None = None,
   overrides: Mapping[str, Any] | None = None,
+  command: str | None = None,
 ) -> dict[str, Any]:
   """Compute the rows that are not stored, and write the table.
 
@@ -43,6 +44,7 @@ def make_table(
     finetune: Whether to train as the configs say, in addition to frozen features.
     cache: Folder of cached features.
     overrides: Fields that were set for all methods, which a note below the table names.
+    command: Command that makes the table, which is written below it.
 
   Returns:
     The contents of `table.json`.
@@ -66,6 +68,7 @@ def make_table(
     fields = ", ".join(f"{name} = {value}" for name, value in overrides.items())
     notes.append(f"Set for all rows: {fields}.")
   table = _compare(configs[rows[0]], splits, computed, notes)
+  table["command"] = command
   table_files.write(table, workdir)
   return table
 

@@ -44,6 +44,7 @@ def run_sweep(
   num_folds: int = 5,
   finetune: bool = False,
   cache: str | os.PathLike | None = None,
+  command: str | None = None,
 ) -> dict[str, Any]:
   """Evaluate the values that are not stored, and write the sweep.
 
@@ -56,6 +57,7 @@ def run_sweep(
     num_folds: Number of folds of the training images.
     finetune: Whether to train as the config says instead of using frozen features.
     cache: Folder of cached features.
+    command: Command that makes the sweep, which is written below it.
 
   Returns:
     The contents of `sweep.json`.
@@ -99,6 +101,7 @@ def run_sweep(
     "classifier": classifier,
     "points": points,
     "best": max(points, key=lambda p: np.mean(p["accuracies"][classifier]))["used"],
+    "command": command,
     "config": config.to_dict(),
     **runs.environment(),
   }

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 import matplotlib.style
 import numpy as np
 
+from experiments.studies import table_files
 from pnjax import runtime
 
 SUGGESTED = "suggested"
@@ -53,7 +54,8 @@ def markdown(sweep: Mapping[str, Any]) -> str:
     f"{_title(sweep)}; training images ({sweep['split']}) only; ± is the deviation "
     "over folds."
   )
-  return "\n".join([*lines, "", text, ""])
+  lines += ["", text, "", *table_files.command_block(sweep["command"])]
+  return "\n".join(lines)
 
 
 def _title(sweep: Mapping[str, Any]) -> str:

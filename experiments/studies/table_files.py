@@ -48,8 +48,19 @@ def markdown(table: Mapping[str, Any]) -> str:
       cells.append(_difference(row["learned"]))
     cells.append("–" if row["paper"] is None else f"{row['paper']:.2f}")
     lines.append(f"| {row['name']} | {' | '.join(cells)} |")
-  notes = [*table["notes"], *_suggestions(rows)]
-  return "\n".join([*lines, "", *(f"- {note}" for note in notes), ""])
+  minutes = sum(row["seconds"] for row in rows) / 60
+  notes = [
+    *table["notes"],
+    *_suggestions(rows),
+    f"All rows took {minutes:.0f} minutes.",
+  ]
+  lines += ["", *(f"- {note}" for note in notes), ""]
+  return "\n".join([*lines, *command_block(table["command"])])
+
+
+def command_block(command: str | None) -> list[str]:
+  """Return the lines of a block of code with a command, if there is one."""
+  return ["```sh", command, "```", ""] if command else []
 
 
 def _accuracies(metrics: Mapping[str, Any], best: float) -> str:

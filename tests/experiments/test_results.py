@@ -1,0 +1,26 @@
+"""Published results are what their commands wrote."""
+
+import json
+import pathlib
+
+import pytest
+
+from experiments.studies import sweep_files
+from experiments.studies import table_files
+from tests.small_runs import ROOT
+
+RESULTS = ROOT / "experiments" / "results"
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("*.json")), ids=lambda p: p.stem)
+def test_a_page_is_made_of_its_data(path):
+  made = json.loads(path.read_text(encoding="utf-8"))
+  markdown = (sweep_files if "points" in made else table_files).markdown(made)
+  assert path.with_suffix(".md").read_text(encoding="utf-8") == markdown
+  assert made["command"].startswith("python -m experiments.")
+  assert path.with_suffix(".png").exists()
+
+
+def test_everything_published_has_its_data():
+  names = {path.stem for path in RESULTS.iterdir()}
+  assert names == {pathlib.Path(path).stem for path in RESULTS.glob("*.json")}
