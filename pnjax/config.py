@@ -130,8 +130,8 @@ def get_config() -> ml_collections.ConfigDict:
   # `dataset.augment` is ignored then.
   train.cache_features = False
   # Number of cached views of each image to train on. The first is the image as
-  # evaluation sees it, the others are random crops and flips that `seed` decides. Each
-  # epoch sees one of them; the refit classifier sees all.
+  # evaluation sees it, the others are random parts of it, mirrored at random, which
+  # `seed` decides. Each epoch sees one of them; the refit classifier sees all.
   train.cached_views = 1
   train.log_every = 10  # Steps between records of the loss.
   train.eval_every = 1  # Epochs between evaluations; the last epoch is evaluated.

@@ -63,7 +63,7 @@ def train_batches(
     example = split[index]
     image = decode_prepared(example["image"])
     if augment == "crop" and num_crops == 1:
-      image = _transforms.random_crop(image, image_size, rng)
+      image = _transforms.squash(_transforms.random_part(image, rng), image_size)
     else:
       image = transform(image)
     if augment != "none" and num_crops == 1:
@@ -103,8 +103,8 @@ def eval_batches(
       the shorter side to S and crops the centre.
     num_crops: 1 or 12; see `train_batches`.
     resize_side: Shorter side of the image that the 12 crops are cut from.
-    view: 0 for images as evaluation sees them. Other numbers are random crops that are
-      mirrored at random; the number, `seed` and the image itself decide how.
+    view: 0 for whole images. Other numbers stand for random parts of them, mirrored at
+      random; the number, `seed` and the image itself decide which.
     seed: Seed of the views.
     shard_index: Index of the shard to return, usually `jax.process_index()`.
     shard_count: Number of shards, usually `jax.process_count()`.
@@ -118,20 +118,14 @@ def eval_batches(
   transform = eval_transform(image_size, resize, num_crops, resize_side)
   crops = () if num_crops == 1 else (num_crops,)
   shape = (*crops, image_size, image_size, 3)
-  if view and num_crops > 1:
-    raise ValueError(f"`view` is {view}, expected 0: twelve crops have no other views.")
 
   def load(index):
     example = split[index]
     image = decode_prepared(example["image"])
     if view:
       rng = np.random.default_rng([seed, view, int(split.digests[index][:16], 16)])
-      image = _transforms.random_flip(
-        _transforms.random_crop(image, image_size, rng), rng
-      )
-    else:
-      image = transform(image)
-    return {"image": image, "label": np.int32(example["label"])}
+      image = _transforms.random_flip(_transforms.random_part(image, rng), rng)
+    return {"image": transform(image), "label": np.int32(example["label"])}
 
   blank = {"image": np.zeros(shape, np.uint8), "label": np.int32(0)}
   examples = padded(len(split), batch_size, load, blank)

@@ -25,15 +25,15 @@ def center(image: np.ndarray, size: int) -> np.ndarray:
   return _cut(image, (height - side) // 2, (width - side) // 2, side, side, size)
 
 
-def random_crop(image: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
-  """Crops a random part of an image and resizes it to a square."""
+def random_part(image: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+  """Crops a random part of an image."""
   height, width = image.shape[:2]
   area = height * width * rng.uniform(*_AREA)
   aspect = math.exp(rng.uniform(*np.log(_ASPECT)))
   h = min(height, max(1, round(math.sqrt(area / aspect))))
   w = min(width, max(1, round(math.sqrt(area * aspect))))
   top, left = rng.integers(height - h + 1), rng.integers(width - w + 1)
-  return _cut(image, top, left, h, w, size)
+  return image[top : top + h, left : left + w]
 
 
 def random_flip(image: np.ndarray, rng: np.random.Generator) -> np.ndarray:

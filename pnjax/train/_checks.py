@@ -42,11 +42,6 @@ def check_config(config: ml_collections.ConfigDict, num_hosts: int) -> None:
     raise ValueError(
       f"train.cached_views is {train.cached_views}, which needs train.cache_features."
     )
-  if train.cached_views > 1 and config.dataset.num_crops > 1:
-    raise ValueError(
-      f"train.cached_views is {train.cached_views}, expected 1: the "
-      f"{config.dataset.num_crops} crops of an image have no other views."
-    )
   backbone = pretrained.untrained_backbone(config.backbone).model
   models.trainable_parameters([], backbone, train.trainable)
   schedule = _optimizer.learning_rate(config.optim, steps_per_epoch=1, num_epochs=1)

@@ -251,6 +251,10 @@ def test_views_are_random_crops_that_stay_the_same(split):
     assert np.mean(np.any(first != other, axis=(1, 2, 3))) > 0.9
 
 
-def test_crops_have_no_views(split):
-  with pytest.raises(ValueError, match="`view` is 1, expected 0: twelve crops"):
-    data.eval_batches(split, batch_size=7, image_size=SIZE, num_crops=12, view=1)
+def test_twelve_crops_have_views(split):
+  crops = views(split, 1, num_crops=12, resize_side=24)
+  assert crops.shape == (len(split), 12, SIZE, SIZE, 3)
+  # The sixth is the whole of a random part, which is also the view of one crop.
+  single = views(split, 1)
+  for crop, image in zip(crops, single, strict=True):
+    np.testing.assert_array_equal(crop[5], image)

@@ -39,7 +39,9 @@ def test_shrinking_averages():
 def test_areas_and_aspect_ratios_of_random_crops(rng):
   areas, aspects = [], []
   for _ in range(300):
-    part = _transforms.random_crop(ramp(256, 256), 64, rng).astype(int)
+    part = _transforms.squash(_transforms.random_part(ramp(256, 256), rng), 64).astype(
+      int
+    )
     assert part.shape == (64, 64, 3)
     width, height = np.ptp(part[..., 0]) / 255, np.ptp(part[..., 1]) / 255
     areas.append(width * height)
@@ -53,7 +55,8 @@ def test_areas_and_aspect_ratios_of_random_crops(rng):
 @pytest.mark.parametrize("shape", [(1, 1), (1, 900), (700, 2)])
 def test_images_of_any_shape(shape, rng):
   image = ramp(*shape)
-  assert _transforms.random_crop(image, 32, rng).shape == (32, 32, 3)
+  part = _transforms.random_part(image, rng)
+  assert _transforms.squash(part, 32).shape == (32, 32, 3)
   assert _transforms.center(image, 32).shape == (32, 32, 3)
   assert _transforms.squash(image, 32).shape == (32, 32, 3)
   assert _transforms.twelve_crops(image, 28, 32).shape == (12, 28, 28, 3)
