@@ -32,6 +32,12 @@ _SPLITS = flags.DEFINE_list(
   "config; for FMD all of its kind (half_1_train to half_10_train).",
 )
 _CACHE = flags.DEFINE_string("cache", None, "Folder of cached features.")
+_CLASSIFIER = flags.DEFINE_enum(
+  "classifier",
+  "refit",
+  ["refit", "softmax"],
+  "With --finetune: classifier whose gains are shown.",
+)
 _FINETUNE = flags.DEFINE_bool("finetune", False, "Train as the config says as well.")
 
 
@@ -55,6 +61,7 @@ def main() -> int:
       rows=_ROWS.value,
       splits=_SPLITS.value,
       finetune=_FINETUNE.value,
+      classifier=_CLASSIFIER.value,
       cache=_CACHE.value,
       overrides=config_flags.get_override_values(flag),
       command=cli.command_line("experiments.table"),

@@ -17,7 +17,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 # Commands that parse with argparse, since they take no config.
-ARGPARSE = ("prepare", "weights", "predict", "report")
+ARGPARSE = ("prepare", "weights", "predict", "refit", "report")
 
 # Parses the flags of all other commands as `python -m experiments.NAME` does, in one
 # process, and prints those that fail.
@@ -106,6 +106,16 @@ def test_rows_are_methods():
 )
 def test_fields_exist(field):
   config_lib.check_field(config_lib.get_config(), field)
+
+
+def test_numbers_are_those_of_their_pages():
+  lines = [line for line in README.splitlines() if "](experiments/results/" in line]
+  linked = [line for line in lines if line.startswith("|") and "![" not in line]
+  assert linked
+  for line in linked:
+    (page,) = re.findall(r"\]\((experiments/results/\w+\.md)\)", line)
+    known = re.findall(r"\d+\.\d+", (ROOT / page).read_text(encoding="utf-8"))
+    assert set(re.findall(r"\d+\.\d+", line)) <= set(known), line
 
 
 def test_paths_exist():

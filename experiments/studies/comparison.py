@@ -30,6 +30,7 @@ def make_table(
   rows: Sequence[str],
   splits: Sequence[str] | None = None,
   finetune: bool = False,
+  classifier: str = "refit",
   cache: str | os.PathLike | None = None,
   overrides: Mapping[str, Any] | None = None,
   command: str | None = None,
@@ -42,6 +43,8 @@ def make_table(
     rows: Names of the methods.
     splits: Names of the splits to train on.
     finetune: Whether to train as the configs say, in addition to frozen features.
+    classifier: Classifier of a trained network whose gains are shown: "refit" or
+      "softmax".
     cache: Folder of cached features.
     overrides: Fields that were set for all methods, which a note below the table names.
     command: Command that makes the table, which is written below it.
@@ -67,7 +70,8 @@ def make_table(
   if overrides:
     fields = ", ".join(f"{name} = {value}" for name, value in overrides.items())
     notes.append(f"Set for all rows: {fields}.")
-  table = _compare(configs[rows[0]], splits, computed, notes)
+  shown = classifier if finetune else "frozen"
+  table = _compare(configs[rows[0]], splits, computed, notes, shown)
   table["command"] = command
   table_files.write(table, workdir)
   return table
@@ -95,6 +99,7 @@ def _compare(
   splits: Sequence[str],
   rows: Mapping[str, rows_lib.Row],
   notes: Sequence[str],
+  shown: str,
 ) -> dict[str, Any]:
   """Return the table: means, deviations, and gains over the first row."""
   accuracies = paper.ACCURACIES.get((config.dataset.name, config.backbone.name), {})
@@ -118,13 +123,14 @@ def _compare(
       if method != reference:
         theirs = _correct(rows[reference]["outcomes"][name])
         entry["classifiers"][name]["gain"] = paired_gain(correct[name], theirs)
-    if "refit" in correct:
-      entry["learned"] = paired_gain(correct["refit"], correct["frozen"])
+    if shown != "frozen":
+      entry["learned"] = paired_gain(correct[shown], correct["frozen"])
     entries.append(entry)
   return {
     "dataset": config.dataset.name,
     "backbone": config.backbone.name,
     "reference": reference,
+    "shown": shown,
     "splits": list(splits),
     "notes": list(notes),
     "rows": entries,

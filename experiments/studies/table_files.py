@@ -26,13 +26,12 @@ def write(table: Mapping[str, Any], workdir: pathlib.Path) -> None:
 def markdown(table: Mapping[str, Any]) -> str:
   """Return a table in Markdown."""
   rows = table["rows"]
-  names = list(rows[0]["classifiers"])
-  shown = names[-1]  # The one whose gains are shown.
+  names, shown = list(rows[0]["classifiers"]), table["shown"]
   reference = paper.display_name(table["reference"])
   columns = [f"{name}: top-1 / mean per class, %" for name in names]
   columns.append(f"{shown} − {reference} [95%]")
   if "learned" in rows[0]:
-    columns.append("refit − frozen [95%]")
+    columns.append(f"{shown} − frozen [95%]")
   columns.append("paper")
   lines = [
     f"### {table['dataset']}, {table['backbone']}",
