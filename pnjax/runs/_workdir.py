@@ -20,6 +20,8 @@ _MODEL = "model.json"
 _CLASSES = "classes.txt"
 _RESULT = "result.json"
 _PREDICTIONS = "predictions.npz"
+# Predictions by classifier. As in the result, those of the softmax layer come first.
+_ARRAYS = {"softmax": "prediction", "refit": "refit"}
 
 
 class ModelInfo(NamedTuple):
@@ -147,8 +149,8 @@ def write_result(
   predictions: Mapping[str, np.ndarray],
 ) -> None:
   """Write the result of a run, after the predictions of its classifiers."""
-  arrays: dict[str, Any] = {"label": labels, **predictions}
-  np.savez(workdir / _PREDICTIONS, **arrays)
+  arrays: dict[str, Any] = {_ARRAYS[name]: x for name, x in predictions.items()}
+  np.savez(workdir / _PREDICTIONS, label=labels, **arrays)
   runtime.write_json(workdir / _RESULT, result)
 
 
@@ -163,4 +165,4 @@ def read_predictions(
 ) -> tuple[np.ndarray, np.ndarray]:
   """Return the labels and predicted classes of the images evaluated on."""
   with np.load(pathlib.Path(workdir) / _PREDICTIONS) as arrays:
-    return arrays["label"], arrays[classifier]
+    return arrays["label"], arrays[_ARRAYS[classifier]]

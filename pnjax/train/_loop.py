@@ -52,7 +52,7 @@ def train_and_evaluate(
   devices: Sequence[jax.Device] | None = None,
   cache: str | os.PathLike | None = None,
 ) -> dict[str, Any] | None:
-  """Trains and evaluates, or continue the run that the folder holds.
+  """Train and evaluate, or continue the run that the folder holds.
 
   Args:
     config: Config with the fields of `pnjax.config`.

@@ -107,7 +107,7 @@ def write_predictions(workdir, predictions):
     workdir / "predictions.npz",
     label=_LABELS,
     refit=predictions,
-    softmax=np.zeros_like(predictions),
+    prediction=np.zeros_like(predictions),
   )
 
 

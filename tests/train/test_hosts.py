@@ -39,9 +39,10 @@ def assert_same_outcome(actual, expected):
   for name in _MEASURES:
     assert actual_result[name] == expected_result[name], name
   np.testing.assert_allclose(actual_result["loss"], expected_result["loss"], rtol=1e-5)
-  np.testing.assert_array_equal(
-    *(np.load(w / "predictions.npz")["prediction"] for w in (actual, expected))
-  )
+  for name in ("prediction", "refit"):
+    np.testing.assert_array_equal(
+      *(np.load(w / "predictions.npz")[name] for w in (actual, expected))
+    )
 
 
 @pytest.mark.slow

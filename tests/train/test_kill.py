@@ -92,8 +92,9 @@ def _incomplete(checkpoints):
 
 def _measures(workdir):
   result = runs.result(workdir)
-  predictions = np.load(workdir / "predictions.npz")["prediction"].tolist()
-  return [result[name] for name in ("top1", "loss", "per_class")], predictions
+  with np.load(workdir / "predictions.npz") as arrays:
+    predictions = {name: arrays[name].tolist() for name in arrays}
+  return [result[name] for name in ("top1", "loss", "per_class", "refit")], predictions
 
 
 def test_ctrl_c_leaves_a_run_that_continues(start, whole, tmp_path):
