@@ -55,6 +55,20 @@ def run_plain(main: Callable[[], int]) -> None:
   sys.exit(_interruptible(main))
 
 
+def known_errors() -> tuple[type[Exception], ...]:
+  """Return the errors of training that are reported in one line."""
+  from pnjax import pretrained
+  from pnjax import train
+
+  return (
+    ImportError,
+    OSError,
+    ValueError,
+    pretrained.UnavailableError,
+    train.NonFiniteLossError,
+  )
+
+
 def fail(error: Exception | str) -> int:
   """Print an error in one line, and return the exit status."""
   print("error:", " ".join(str(error).split()), file=sys.stderr)

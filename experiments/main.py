@@ -26,7 +26,6 @@ _HOST = flags.DEFINE_integer("host", None, "Index of this host, from 0.")
 def main() -> int:
   """Run the command; return its exit status."""
   # Imported here, so that --help and a mistyped flag are answered at once.
-  from pnjax import pretrained
   from pnjax import runs
   from pnjax import runtime
   from pnjax import train
@@ -38,13 +37,7 @@ def main() -> int:
   try:
     runtime.connect_hosts(_COORDINATOR.value, _NUM_HOSTS.value, _HOST.value)
     result = train.train_and_evaluate(config, workdir)
-  except (
-    ImportError,
-    OSError,
-    ValueError,
-    pretrained.UnavailableError,
-    train.NonFiniteLossError,
-  ) as error:
+  except cli.known_errors() as error:
     logging.debug("Traceback:", exc_info=True)
     return cli.fail(error)
   status = cli.INTERRUPTED if result is None else 0

@@ -20,7 +20,6 @@ def main(argv: Sequence[str] | None = None) -> int:
   # Imported here, so that --help and a mistyped flag are answered at once.
   from absl import logging
 
-  from pnjax import pretrained
   from pnjax import runtime
   from pnjax import train
 
@@ -28,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   runtime.keep_freed_memory()
   try:
     result = train.refit_run(args.workdir, cache=args.cache)
-  except (ImportError, OSError, ValueError, pretrained.UnavailableError) as error:
+  except cli.known_errors() as error:
     return cli.fail(error)
   print(cli.describe_result(result))
   return 0

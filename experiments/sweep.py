@@ -35,9 +35,7 @@ def main() -> int:
   """Run the command; return its exit status."""
   # Imported here, so that --help and a mistyped flag are answered at once.
   from experiments.studies import parameter_sweep
-  from pnjax import pretrained
   from pnjax import runtime
-  from pnjax import train
 
   logging.set_verbosity(logging.WARNING)
   runtime.keep_freed_memory()
@@ -53,13 +51,7 @@ def main() -> int:
       command=cli.command_line("experiments.sweep"),
       cache=_CACHE.value,
     )
-  except (
-    ImportError,
-    OSError,
-    ValueError,
-    pretrained.UnavailableError,
-    train.NonFiniteLossError,
-  ) as error:
+  except cli.known_errors() as error:
     return cli.fail(error)
   print(
     f"best: {sweep['param']} = {sweep['best']:g}; written to {workdir}/sweep.md, "

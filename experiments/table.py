@@ -47,9 +47,7 @@ def main() -> int:
   from experiments.studies import comparison
   from experiments.studies import method_configs
   from experiments.studies import table_files
-  from pnjax import pretrained
   from pnjax import runtime
-  from pnjax import train
 
   logging.set_verbosity(logging.WARNING)
   runtime.keep_freed_memory()
@@ -66,13 +64,7 @@ def main() -> int:
       overrides=config_flags.get_override_values(flag),
       command=cli.command_line("experiments.table"),
     )
-  except (
-    ImportError,
-    OSError,
-    ValueError,
-    pretrained.UnavailableError,
-    train.NonFiniteLossError,
-  ) as error:
+  except cli.known_errors() as error:
     return cli.fail(error)
   print(f"\n{table_files.markdown(table)}")
   print(f"written to {_WORKDIR.value}/table.md, .json and .png")

@@ -1,4 +1,4 @@
-"""Textures made by code, a tiny ResNet trained from scratch on a CPU.
+r"""Textures made by code, a tiny ResNet trained from scratch on a CPU.
 
   python -m experiments.main --config=experiments/configs/demo.py --workdir=runs/demo
   python -m experiments.main --config=experiments/configs/demo.py:baseline --workdir=...
@@ -6,13 +6,23 @@
 Top-1 accuracy on 512 test images, mean and deviation of `--config.seed` 0, 1 and 2 on
 two CPU cores (jax 0.10.2); chance is 12.5%:
 
-  baseline             43.4 ± 1.7
-  sop                  77.5 ± 0.7
-  sop_sc_sigme         85.2 ± 2.4
-  sop_sc_spec_maxexp   85.7 ± 2.0
+                       softmax       refit
+  baseline             44.3 ± 3.7    53.3 ± 12.0
+  sop                  81.4 ± 0.9    82.1 ± 1.5
+  sop_sc_sigme         86.1 ± 1.8    87.0 ± 1.3
+  sop_sc_spec_maxexp   91.3 ± 1.0    90.9 ± 1.3
 
-The learning rate, the epochs and η' were chosen by a few runs of sop_sc_sigme with seed
-0 on the same test images, which flatters its row a little; the gap is far larger.
+The recipe is the paper's with a larger learning rate, since the network starts at
+random. The rate and η' come from three folds of the training images:
+
+  python -m experiments.sweep --config=experiments/configs/demo.py --finetune \
+    --folds=3 --param=optim.learning_rate --values=1e-3,3e-3,1e-2 --workdir=runs/rate
+
+SOP+SC+SigmE has 80.9, 81.1 and 81.6 (refit, ± 3) there, so that the rate hardly matters
+to it. To average pooling it does: with 1e-2 instead of 3e-3, the softmax layer of the
+baseline gets 86.5, 60.4 and 87.1 on the test images for the three seeds. A network that
+is trained for longer can learn filters for pairs; second-order pooling has the pairs
+from the start.
 """
 
 import ml_collections

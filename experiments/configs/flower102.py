@@ -15,13 +15,11 @@ import ml_collections
 from experiments.configs import methods
 from pnjax import config as config_lib
 
-# Found by `experiments.sweep` on five folds of train + validation (README, Results);
-# other values are suggested from features:
-#   flower102.py:sop_sc_sigme,alexnet --param=pooling.beta
-#   flower102.py:sop_sc_asinhe,alexnet --param=pooling.beta
-#   flower102.py:sop_sc_spec_maxexp,alexnet --param=pooling.eta
-# For ResNet-50, flower102.py:sop_sc_sigme --param=pooling.beta on `train` did not tell
-# 0, 0.3 and 0.6 apart, so that β stays 0.
+# Found by `experiments.sweep` on five folds of train + validation; other values are
+# suggested from features. SigmE's β from 0.4 to 0.8 are within 0.2 points of each
+# other (experiments/results/sweep_flower102_beta.md), and AsinhE takes the same; η is
+# in experiments/results/sweep_flower102_eta.md. For ResNet-50, β = 0, 0.3 and 0.6 could
+# not be told apart, so that β stays 0.
 _SWEPT = {
   "alexnet": {
     "sigme": {"beta": 0.6},

@@ -13,10 +13,9 @@ import ml_collections
 from experiments.configs import methods
 from pnjax import config as config_lib
 
-# Found by `experiments.sweep` on five folds of half_1_train (README, Results); other
-# values are suggested from features:
-#   fmd.py:sop_sc_sigme --param=pooling.beta (0 is best) and --param=pooling.alpha
-#   fmd.py:sop_sc_spec_maxexp --param=pooling.eta
+# Found by `experiments.sweep` on five folds of half_1_train, where accuracy hardly
+# depends on them (experiments/results/sweep_fmd_*.md); other values are suggested from
+# features.
 _SWEPT = {
   "resnet50": {
     "sigme": {"alpha": 30.0},
