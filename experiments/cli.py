@@ -82,12 +82,12 @@ def command_line(module: str) -> str:
 
 def describe_result(result: Mapping[str, Any]) -> str:
   """Return the accuracies of the classifiers of a run, one per line."""
-  classifiers = {"softmax": result, "refit": result.get("refit")}
+  from pnjax import runs
+
   return "\n".join(
     f"{name}: top-1 {metrics['top1']:.2%}, mean per class "
     f"{metrics['mean_per_class']:.2%} on {metrics['num_examples']} images"
-    for name, metrics in classifiers.items()
-    if metrics is not None
+    for name, metrics in runs.metrics_by_classifier(result).items()
   )
 
 

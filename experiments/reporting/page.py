@@ -109,7 +109,7 @@ def _read_run(workdir: pathlib.Path, name: str, classifier: str | None) -> _Run:
     config=config,
     classifier=classifier,
     result=result,
-    metrics=result["refit"] if classifier == "refit" else result,
+    metrics=runs.metrics_by_classifier(result)[classifier],
     class_names=runs.read_class_names(workdir),
     labels=labels,
     predictions=predictions,
@@ -124,11 +124,7 @@ def _summarize(run: _Run) -> dict[str, Any]:
     "dataset": f"{dataset.name}, {data.evaluation_split(dataset)}",
     "method": _method(run.config),
     "time": _duration(run.result["wall_seconds"]),
-    "classifiers": {
-      name: metrics
-      for name, metrics in (("softmax", run.result), ("refit", run.result.get("refit")))
-      if metrics is not None
-    },
+    "classifiers": runs.metrics_by_classifier(run.result),
   }
 
 

@@ -68,6 +68,9 @@ def run_sweep(
   if not values:
     raise ValueError("--values is empty, expected numbers.")
   configs = [_with_value(config, param, value) for value in values]
+  if finetune:
+    for config_ in configs:
+      train.check_config(config_, num_hosts=1)
   split, _ = data.open_splits(config.dataset)
   if not 2 <= num_folds <= len(split):
     raise ValueError(
@@ -75,7 +78,7 @@ def run_sweep(
     )
   workdir.mkdir(parents=True, exist_ok=True)
   if finetune:
-    compute = _compute_by_training(configs, num_folds, cache)
+    compute = _compute_by_training(num_folds, cache)
   else:
     split = _subset(split, config.seed)
     compute = _compute_from_kernels(config, split, num_folds, cache)
@@ -216,19 +219,14 @@ def _compute_from_kernels(
 
 
 def _compute_by_training(
-  configs: Sequence[ml_collections.ConfigDict],
-  num_folds: int,
-  cache: str | os.PathLike | None,
+  num_folds: int, cache: str | os.PathLike | None
 ) -> Callable[..., dict[str, Any]]:
   """Return a function that computes a point from runs, unless it is stored.
 
   Args:
-    configs: Configs of all points, which are checked.
     num_folds: Number of folds, for each of which there is a run.
     cache: Folder of cached features.
   """
-  for config in configs:
-    train.check_config(config, num_hosts=1)
 
   def compute_point(config, param, value, dependencies, workdir):
     fields = config_lib.relevant_fields(config.to_dict())

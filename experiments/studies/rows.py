@@ -136,32 +136,42 @@ def _rows_from_runs(
   """
 
   def compute(config, method, dependencies):
-    names = CLASSIFIERS if finetune else ("frozen",)
-    config = config.copy_and_resolve_references()
+    trained = config.copy_and_resolve_references()
     if not finetune:
-      config.train.trainable, config.train.cache_features = "none", True
-    outcomes = {name: [] for name in names}
+      trained.train.trainable, trained.train.cache_features = "none", True
+    frozen = trained.copy_and_resolve_references()
+    frozen.train.num_epochs = 0
+    outcomes = {name: [] for name in (CLASSIFIERS if finetune else ("frozen",))}
     for split in splits:
       # Runs with other dependencies stay where they are.
       name = f"{method}-{split}-{stored.dependency_digest(dependencies)}"
-      workdirs = dict.fromkeys(names, folder / name) | {
-        "frozen": folder / f"{name}-frozen"
-      }
-      for classifier in names:
-        workdir, is_frozen = workdirs[classifier], classifier == "frozen"
-        own = config.copy_and_resolve_references()
-        own.dataset.split = split
-        if is_frozen:
-          own.train.num_epochs = 0
-        result = finished_run(own, workdir, cache)
-        of_run = "refit" if is_frozen else classifier
-        metrics = result if of_run == "softmax" else result["refit"]
-        labels, predictions = runs.read_predictions(workdir, of_run)
-        outcomes[classifier].append(_outcome(metrics, labels, predictions))
+      workdir = folder / f"{name}-frozen"
+      of_frozen = _outcomes_of_run(frozen, split, workdir, cache)
+      outcomes["frozen"].append(of_frozen["refit"])
+      if finetune:
+        of_trained = _outcomes_of_run(trained, split, folder / name, cache)
+        for classifier, outcome in of_trained.items():
+          outcomes[classifier].append(outcome)
     info = runs.read_model_info(workdir)
     return {"suggested": info.suggested, "outcomes": outcomes}
 
   return compute
+
+
+def _outcomes_of_run(
+  config: ml_collections.ConfigDict,
+  split: str,
+  workdir: pathlib.Path,
+  cache: str | os.PathLike | None,
+) -> dict[str, dict[str, Any]]:
+  """Return the outcome of each classifier of a run that trains on a split."""
+  config = config.copy_and_resolve_references()
+  config.dataset.split = split
+  result = finished_run(config, workdir, cache)
+  return {
+    classifier: _outcome(metrics, *runs.read_predictions(workdir, classifier))
+    for classifier, metrics in runs.metrics_by_classifier(result).items()
+  }
 
 
 def finished_run(

@@ -15,6 +15,7 @@ from pnjax.runs._trained import classifier_to_use
 from pnjax.runs._trained import load
 from pnjax.runs._workdir import ModelInfo
 from pnjax.runs._workdir import create_workdir
+from pnjax.runs._workdir import metrics_by_classifier
 from pnjax.runs._workdir import prepare_workdir
 from pnjax.runs._workdir import read_class_names
 from pnjax.runs._workdir import read_config
@@ -39,6 +40,7 @@ __all__ = [
   "environment",
   "has_refit",
   "load",
+  "metrics_by_classifier",
   "prepare_workdir",
   "read_class_names",
   "read_config",

@@ -160,6 +160,12 @@ def read_result(workdir: str | os.PathLike) -> dict[str, Any] | None:
   return runtime.read_json(path) if path.exists() else None
 
 
+def metrics_by_classifier(result: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+  """Return the metrics of each classifier of a result, the softmax layer first."""
+  metrics = {"softmax": result}
+  return metrics | {"refit": result["refit"]} if "refit" in result else metrics
+
+
 def read_predictions(
   workdir: str | os.PathLike, classifier: str = "softmax"
 ) -> tuple[np.ndarray, np.ndarray]:
