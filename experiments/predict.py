@@ -16,7 +16,8 @@ import numpy as np
 
 from experiments import cli
 
-_BATCH = 8
+# Number of images in memory at once.
+_CHUNK = 64
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -34,12 +35,14 @@ def main(argv: Sequence[str] | None = None) -> int:
   except (OSError, ValueError) as error:
     return cli.fail(error)
   status = 0
-  for start in range(0, len(paths), _BATCH):
-    read, broken = _read(trained, paths[start : start + _BATCH])
+  for start in range(0, len(paths), _CHUNK):
+    read, broken = _read(paths[start : start + _CHUNK])
     for error in broken:
       status = cli.fail(error)
-    for path, probabilities in _classify(trained, read):
-      _print(path, probabilities, trained.class_names, args.top, args.json)
+    if read:
+      rows = trained.predict([image for _, image in read])
+      for (path, _), row in zip(read, rows, strict=True):
+        _print(path, row, trained.class_names, args.top, args.json)
   return status
 
 
@@ -75,28 +78,19 @@ def _find_images(paths: Sequence[pathlib.Path]) -> Iterator[pathlib.Path]:
       raise FileNotFoundError(f"there is no file {path}.")
 
 
-def _read(trained, paths):
-  """Return transformed images by path, and the errors of those that are broken."""
+def _read(
+  paths: Sequence[pathlib.Path],
+) -> tuple[list[tuple[pathlib.Path, np.ndarray]], list[Exception]]:
+  """Return images with their paths, and the errors of those that are broken."""
   from pnjax import data
 
   read, broken = [], []
   for path in paths:
     try:
-      read.append((path, trained.transform(data.decode(path))))
+      read.append((path, data.decode(path)))
     except (OSError, ValueError) as error:
       broken.append(error)
   return read, broken
-
-
-def _classify(trained, read) -> Iterator[tuple[pathlib.Path, np.ndarray]]:
-  if not read:
-    return
-  images = np.stack([image for _, image in read])
-  # All batches have the one size that is compiled.
-  missing = ((0, _BATCH - len(images)), *[(0, 0)] * (images.ndim - 1))
-  probabilities = trained.probabilities(np.pad(images, missing))
-  for (path, _), row in zip(read, probabilities, strict=False):
-    yield path, row
 
 
 def _print(path, probabilities, class_names, top, as_json):

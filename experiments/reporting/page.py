@@ -240,8 +240,8 @@ def _spectra(
     return None
   count = min(_MAX_SPECTRA, len(images))
   indices = np.linspace(0, len(images) - 1, count, dtype=int)
-  batch = [trained.transform(data.decode(images[i]["image"])) for i in indices]
-  m, psi = trained.matrices(trained.features(np.stack(batch)))
+  decoded = [data.decode(images[i]["image"]) for i in indices]
+  m, psi = trained.matrices(trained.features(decoded))
   eigenvalues = {"M, before the Power Normalization": _mean_spectrum(m)}
   if config.pooling.power_norm is not None:
     eigenvalues["Ψ, after the Power Normalization"] = _mean_spectrum(psi)

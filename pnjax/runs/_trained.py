@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Sequence
 import dataclasses
 import functools
 import os
@@ -20,10 +21,16 @@ from pnjax.runs import _refit
 from pnjax.runs import _workdir
 from pnjax.runs._checkpoints import Checkpoints
 
+# Number of images that are computed at once.
+_BATCH = 8
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TrainedModel:
   """A trained model.
+
+  Images are uint8 `[H, W, 3]` of any sizes: a sequence of them, or an array
+  `[B, H, W, 3]`. They are resized as in evaluation.
 
   Attributes:
     config: Run config.
@@ -43,19 +50,24 @@ class TrainedModel:
   variables: dict[str, Any]
   classifier: str = "softmax"
 
-  def transform(self, image: np.ndarray) -> np.ndarray:
-    """Return an image, uint8 `[H, W, 3]`, in the size that evaluation uses."""
-    dataset = self.config.dataset
-    options = data.image_options(dataset)
-    return data.eval_transform(resize=dataset.resize, **options)(image)
+  def predict(self, images: Sequence[np.ndarray] | np.ndarray) -> np.ndarray:
+    """Return the probability of each class, `[B, C]`.
 
-  def probabilities(self, images: np.ndarray) -> np.ndarray:
-    """Return the probabilities `[B, C]` of transformed images."""
-    return np.asarray(self._probabilities(self.variables, images))
+    >>> trained = pnjax.load("runs/demo")  # doctest: +SKIP
+    >>> trained.class_names[trained.predict([image])[0].argmax()]  # doctest: +SKIP
+    """
+    return self._in_batches(self._probabilities, images)
 
-  def features(self, images: np.ndarray) -> np.ndarray:
-    """Return the feature maps of transformed images."""
-    return np.asarray(self._features(self.variables, images))
+  def features(self, images: Sequence[np.ndarray] | np.ndarray) -> np.ndarray:
+    """Return the feature maps of the backbone, `[B, h, w, d]`.
+
+    With 12 crops of an image, they are `[B, 12, h, w, d]`.
+    """
+    return self._in_batches(self._features, images)
+
+  def pooled(self, images: Sequence[np.ndarray] | np.ndarray) -> np.ndarray:
+    """Return the pooled vectors, `[B, D]`: what the classifier sees."""
+    return self._in_batches(self._pooled, images)
 
   def matrices(self, feature_maps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return M and Ψ of feature maps, `[B, d', d']`, for second-order pooling."""
@@ -76,6 +88,31 @@ class TrainedModel:
     return m, psi
 
   @functools.cached_property
+  def transform(self) -> Callable[[np.ndarray], np.ndarray]:
+    """Function from a uint8 image `[H, W, 3]` to the one that evaluation sees."""
+    dataset = self.config.dataset
+    options = data.image_options(dataset)
+    return data.eval_transform(resize=dataset.resize, **options)
+
+  def _in_batches(
+    self,
+    compute: Callable[..., jax.Array],
+    images: Sequence[np.ndarray] | np.ndarray,
+  ) -> np.ndarray:
+    """Return a function of images, which is compiled for one image or for a batch."""
+    _check_images(images)
+    size = 1 if len(images) == 1 else _BATCH
+    results = []
+    for start in range(0, len(images), size):
+      batch = np.stack(
+        [self.transform(image) for image in images[start : start + size]]
+      )
+      missing = ((0, size - len(batch)), *[(0, 0)] * (batch.ndim - 1))
+      result = compute(self.variables, np.pad(batch, missing))
+      results.append(np.asarray(result[: len(batch)]))
+    return np.concatenate(results)
+
+  @functools.cached_property
   def _probabilities(self) -> Callable[..., jax.Array]:
     logits = self._compile("__call__")
     return lambda variables, images: jax.nn.softmax(logits(variables, images))
@@ -83,6 +120,10 @@ class TrainedModel:
   @functools.cached_property
   def _features(self) -> Callable[..., jax.Array]:
     return self._compile("features")
+
+  @functools.cached_property
+  def _pooled(self) -> Callable[..., jax.Array]:
+    return self._compile("pooled")
 
   def _compile(self, method: str) -> Callable[..., jax.Array]:
     """Compiles a method of the network as a function of variables and uint8 images."""
@@ -93,6 +134,18 @@ class TrainedModel:
       return self.model.apply(variables, x, method=method)
 
     return apply
+
+
+def _check_images(images: Sequence[np.ndarray] | np.ndarray) -> None:
+  if not len(images):
+    raise ValueError("There are no images.")
+  for i, image in enumerate(images):
+    dtype, shape = getattr(image, "dtype", type(image).__name__), np.shape(image)
+    if dtype != np.uint8 or len(shape) != 3 or shape[-1] != 3 or 0 in shape:
+      raise ValueError(
+        f"Image {i} is {dtype} of shape {shape}, expected uint8 [H, W, 3]; several "
+        "images are a list of them, or [B, H, W, 3]."
+      )
 
 
 def load(workdir: str | os.PathLike, classifier: str | None = None) -> TrainedModel:

@@ -15,6 +15,8 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec
 import numpy as np
 
+from pnjax import _cpu_threads
+
 # Name of the device axis, which collectives such as synchronised batch norm refer to.
 BATCH_AXIS = "batch"
 
@@ -30,6 +32,7 @@ class Devices:
 
   def __init__(self, devices: Sequence[jax.Device] | None = None):
     """Use the given devices, or all that are available."""
+    _cpu_threads.reserve()  # Their number may have been set since pnjax was imported.
     self._all = list(devices) if devices is not None else jax.devices()
     self.host = jax.process_index()
     self.local = [d for d in self._all if d.process_index == self.host]
