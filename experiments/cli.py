@@ -75,9 +75,29 @@ def fail(error: Exception | str) -> int:
   return 1
 
 
-def command_line(module: str) -> str:
-  """Return the command that runs now, for those who want to repeat it."""
-  return shlex.join(["python", "-m", module, *sys.argv[1:]])
+def command_line(module: str, changes: Mapping[str, str | None] | None = None) -> str:
+  """Return the command that runs now, for those who want to repeat it.
+
+  Args:
+    module: Module of the command.
+    changes: Flags with other values than now; those with None are left out.
+  """
+  args = sys.argv[1:]
+  for name, value in (changes or {}).items():
+    args = _without_flag(args, name)
+    if value is not None:
+      args.append(f"--{name}={value}")
+  return shlex.join(["python", "-m", module, *args])
+
+
+def _without_flag(args: Sequence[str], name: str) -> list[str]:
+  kept, rest = [], iter(args)
+  for arg in rest:
+    if re.fullmatch(f"--?{name}", arg):
+      next(rest)  # Its value.
+    elif not re.match(f"--?{name}=", arg):
+      kept.append(arg)
+  return kept
 
 
 def describe_result(result: Mapping[str, Any]) -> str:

@@ -9,9 +9,11 @@ classifiers side by side: that on frozen features, the trained softmax layer, an
 regression on the learned features (refit).
 
 `--config=.../flower102.py:fop,alexnet` chooses the other backbone (the method before
-the comma does not matter). Rows that are stored are not computed again. Writes
-`table.md`, `table.json` and `table.png`.
+the comma does not matter). Rows that are stored in the workdir are not computed again,
+and the table shows them all. Writes `table.md`, `table.json` and `table.png`.
 """
+
+from collections.abc import Sequence
 
 from absl import flags
 from absl import logging
@@ -62,13 +64,18 @@ def main() -> int:
       classifier=_CLASSIFIER.value,
       cache=_CACHE.value,
       overrides=config_flags.get_override_values(flag),
-      command=cli.command_line("experiments.table"),
+      command_of=_command,
     )
   except cli.known_errors() as error:
     return cli.fail(error)
   print(f"\n{table_files.markdown(table)}")
   print(f"written to {_WORKDIR.value}/table.md, .json and .png")
   return 0
+
+
+def _command(rows: Sequence[str]) -> str:
+  """Return this command for all rows that the table shows."""
+  return cli.command_line("experiments.table", {"rows": ",".join(rows)})
 
 
 if __name__ == "__main__":

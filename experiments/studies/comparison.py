@@ -1,5 +1,6 @@
 """A table of methods, ours and the paper's."""
 
+from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import os
@@ -7,20 +8,21 @@ import pathlib
 from typing import Any
 
 import ml_collections
-import numpy as np
-from scipy import stats
 
 from experiments.configs import methods
 from experiments.studies import method_configs
 from experiments.studies import paper
 from experiments.studies import rows as rows_lib
+from experiments.studies import stored
+from experiments.studies import table_contents
 from experiments.studies import table_files
 from pnjax import config as config_lib
+from pnjax import models
 from pnjax import pretrained
 from pnjax import runs
+from pnjax import train
 
-_CONFIDENCE = 0.95
-_RESAMPLES = 10_000
+CommandOf = Callable[[Sequence[str]], str]
 
 
 def make_table(
@@ -33,26 +35,29 @@ def make_table(
   classifier: str = "refit",
   cache: str | os.PathLike | None = None,
   overrides: Mapping[str, Any] | None = None,
-  command: str | None = None,
+  command_of: CommandOf | None = None,
 ) -> dict[str, Any]:
-  """Compute the rows that are not stored, and write the table.
+  """Compute the rows that are not stored, and write the table of all stored rows.
 
   Args:
     config_of: Function from a method to its config.
     workdir: Folder for rows and tables.
-    rows: Names of the methods.
+    rows: Methods whose rows have to be there. Others are shown if they are stored, in
+      the order of the paper.
     splits: Names of the splits to train on.
     finetune: Whether to train as the configs say, in addition to frozen features.
     classifier: Classifier of a trained network whose gains are shown: "refit" or
       "softmax".
     cache: Folder of cached features.
     overrides: Fields that were set for all methods, which a note below the table names.
-    command: Command that makes the table, which is written below it.
+    command_of: Function from the methods shown to the command that makes their table,
+      which is written below it.
 
   Returns:
     The contents of `table.json`.
   """
   workdir = pathlib.Path(workdir)
+  stored.check_workdir(workdir)
   _check_methods(rows)
   config = config_of(rows[0])
   config_lib.check_fields(config)
@@ -61,18 +66,24 @@ def make_table(
     rows = [method for method in rows if method != "baseline"]
     if not rows:
       raise ValueError("--rows is baseline, which alexnet does not have.")
+  configs = {method: config_of(method) for method in rows}
+  for config in configs.values():
+    _check_config(config, finetune)
   splits = list(splits or _default_splits(config.dataset.split))
   pairs = rows_lib.open_pairs(config, splits)
-  (workdir / "rows").mkdir(parents=True, exist_ok=True)
-  configs = {method: config_of(method) for method in rows}
-  computed = rows_lib.compute_rows(configs, workdir, pairs, finetune, cache)
+  dependencies_of = rows_lib.dependencies_of_rows(config, pairs, finetune)
+  rows_lib.compute_rows(configs, dependencies_of, workdir, pairs, finetune, cache)
   notes = _notes(configs[rows[0]], pairs, finetune)
   if overrides:
     fields = ", ".join(f"{name} = {value}" for name, value in overrides.items())
     notes.append(f"Set for all rows: {fields}.")
   shown = classifier if finetune else "frozen"
-  table = _compare(configs[rows[0]], splits, computed, notes, shown)
-  table["command"] = command
+  finished = _stored_rows(workdir / "rows", lambda m: dependencies_of(config_of(m)))
+  table = {
+    **table_contents.compare(finished, notes, shown),
+    **runs.environment(),
+    "command": command_of and command_of(list(finished)),
+  }
   table_files.write(table, workdir)
   return table
 
@@ -86,6 +97,14 @@ def _check_methods(rows: Sequence[str]) -> None:
     raise ValueError(f"--rows has {', '.join(unknown)}, expected some of {known}.")
 
 
+def _check_config(config: ml_collections.ConfigDict, finetune: bool) -> None:
+  """Raise ValueError for a mistake that would be found after hours otherwise."""
+  if finetune:
+    train.check_config(config, num_hosts=1)
+  else:
+    models.check_pooling(config)
+
+
 def _default_splits(split: str) -> list[str]:
   """Return all ten halves or folds for one of FMD's, and else the split itself."""
   kind = split.split("_")[0]
@@ -94,96 +113,23 @@ def _default_splits(split: str) -> list[str]:
   return [split]
 
 
-def _compare(
-  config: ml_collections.ConfigDict,
-  splits: Sequence[str],
-  rows: Mapping[str, rows_lib.Row],
-  notes: Sequence[str],
-  shown: str,
-) -> dict[str, Any]:
-  """Return the table: means, deviations, and gains over the first row."""
-  accuracies = paper.ACCURACIES.get((config.dataset.name, config.backbone.name), {})
-  reference = next(iter(rows))
-  entries = []
-  for method, row in rows.items():
-    entry = {
-      "method": method,
-      "name": paper.display_name(method),
-      "paper": accuracies.get(method),
-      "suggested": row["suggested"],
-      "seconds": row["seconds"],
-      "classifiers": {},
-    }
-    correct = {name: _correct(outcomes) for name, outcomes in row["outcomes"].items()}
-    for name, outcomes in row["outcomes"].items():
-      entry["classifiers"][name] = {
-        metric: _summary([outcome[metric] for outcome in outcomes])
-        for metric in ("top1", "mean_per_class")
-      }
-      if method != reference:
-        theirs = _correct(rows[reference]["outcomes"][name])
-        entry["classifiers"][name]["gain"] = paired_gain(correct[name], theirs)
-    if shown != "frozen":
-      entry["learned"] = paired_gain(correct[shown], correct["frozen"])
-    entries.append(entry)
-  return {
-    "dataset": config.dataset.name,
-    "backbone": config.backbone.name,
-    "reference": reference,
-    "shown": shown,
-    "splits": list(splits),
-    "notes": list(notes),
-    "rows": entries,
-    **runs.environment(),
-  }
-
-
-def _correct(outcomes: Sequence[Mapping[str, Any]]) -> list[np.ndarray]:
-  return [np.array(outcome["right"]) for outcome in outcomes]
-
-
-def _summary(values: Sequence[float]) -> dict[str, float | None]:
-  """Return the mean, and the deviation of several values, in per cent."""
-  percents = 100 * np.array(values)
-  deviation = float(percents.std(ddof=1)) if len(percents) > 1 else None
-  return {"mean": float(percents.mean()), "deviation": deviation}
-
-
-def paired_gain(
-  ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]
-) -> dict[str, float]:
-  """Return the paired difference in top-1 accuracy, in per cent, with its interval.
-
-  With several splits, the pairs are splits; with a single one, they are its images.
+def _stored_rows(
+  folder: pathlib.Path, dependencies_of: Callable[[str], Mapping[str, Any]]
+) -> dict[str, rows_lib.Row]:
+  """Return the rows of a table that are stored, in the order of the paper.
 
   Args:
-    ours: For each split, whether each image was classified correctly.
-    theirs: The same for the method to compare with.
+    folder: Folder of rows, also of other tables.
+    dependencies_of: Function from a method to what its row depends on.
   """
-  if len(ours) > 1:
-    pairs = zip(ours, theirs, strict=True)
-    differences = np.array([a.mean() - b.mean() for a, b in pairs])
-    mean, error = differences.mean(), stats.sem(differences)
-    low = high = mean
-    if error > 0:
-      low, high = stats.t.interval(_CONFIDENCE, len(differences) - 1, mean, error)
-  else:
-    differences = ours[0].astype(float) - theirs[0]
-    mean = differences.mean()
-    low, high = stats.bootstrap(
-      [differences],
-      np.mean,
-      confidence_level=_CONFIDENCE,
-      n_resamples=_RESAMPLES,
-      batch=100,
-      method="percentile",
-      rng=np.random.default_rng(0),
-    ).confidence_interval
-  return {
-    "mean": 100 * float(mean),
-    "low": 100 * float(low),
-    "high": 100 * float(high),
+  names = stored.names(folder)
+  ordered = dict.fromkeys([*paper.ROWS, *paper.OTHERS, *methods.METHODS])
+  rows = {
+    method: stored.load(folder, method, dependencies_of(method))
+    for method in ordered
+    if method in names
   }
+  return {method: row for method, row in rows.items() if row is not None}
 
 
 def _notes(
@@ -221,20 +167,20 @@ def _notes(
 
 def _training_notes(config: ml_collections.ConfigDict) -> list[str]:
   """Return which layers were trained, and how."""
-  train, optim = config.train, config.optim
+  training, optim = config.train, config.optim
   layers = {
     "all": "all layers",
     "none": "the classifier alone",
     "last_stage": "the last stage and the classifier (the paper: all layers)",
     "last_two_convs": "the last two convolutions and the classifier",
-  }.get(train.trainable, f"{train.trainable} and the classifier")
+  }.get(training.trainable, f"{training.trainable} and the classifier")
   views = ""
-  if train.cache_features:
-    count = train.cached_views
+  if training.cache_features:
+    count = training.cached_views
     views = f", from {count} cached views" if count > 1 else ", from cached features"
   return [
     f"softmax: {layers} trained by {optim.name} at {optim.learning_rate:g} to "
-    f"{optim.final_learning_rate:g}, {train.num_epochs} epochs, batch size "
-    f"{train.batch_size}{views}.",
+    f"{optim.final_learning_rate:g}, {training.num_epochs} epochs, batch size "
+    f"{training.batch_size}{views}.",
     "refit: ridge regression on the pooled vectors of the same trained network.",
   ]

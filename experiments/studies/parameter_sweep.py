@@ -63,6 +63,7 @@ def run_sweep(
     The contents of `sweep.json`.
   """
   workdir = pathlib.Path(workdir)
+  stored.check_workdir(workdir)
   config_lib.check_fields(config)
   _check_field(config, param, finetune)
   if not values:
@@ -76,7 +77,6 @@ def run_sweep(
     raise ValueError(
       f"--folds is {num_folds}, expected 2 to {len(split)}, the number of images."
     )
-  workdir.mkdir(parents=True, exist_ok=True)
   if finetune:
     compute = _compute_by_training(num_folds, cache)
   else:

@@ -11,6 +11,8 @@ from typing import Any
 import ml_collections
 import numpy as np
 
+from experiments.studies import convergence
+from experiments.studies import outcomes as outcomes_lib
 from experiments.studies import stored
 from pnjax import config as config_lib
 from pnjax import data
@@ -23,10 +25,13 @@ from pnjax import train
 # The outcomes of one or more classifiers on each pair of splits, and what led to them.
 Row = dict[str, Any]
 Pair = tuple[data.Split, data.Split]
+DependenciesOf = Callable[[ml_collections.ConfigDict], dict[str, Any]]
 
 # Classifiers of a row. "frozen" is solved in closed form on the features of the
 # pretrained network; "softmax" and "refit" are those of a run, trained and then solved.
 CLASSIFIERS = ("frozen", "softmax", "refit")
+# What all rows of a table depend on, besides fields of the config.
+COMMON = ("how", "splits", "images", "weights")
 
 
 def open_pairs(config: ml_collections.ConfigDict, splits: Sequence[str]) -> list[Pair]:
@@ -43,17 +48,43 @@ def open_pairs(config: ml_collections.ConfigDict, splits: Sequence[str]) -> list
   ]
 
 
+def dependencies_of_rows(
+  config: ml_collections.ConfigDict, pairs: Sequence[Pair], finetune: bool
+) -> DependenciesOf:
+  """Return a function from a config to all that its row depends on.
+
+  Args:
+    config: Config of any method of the table.
+    pairs: Splits to train on, each with the split to evaluate on.
+    finetune: Whether to train as the configs say.
+  """
+  common = {
+    "how": "finetuning" if finetune else "frozen",
+    "splits": [train_split.split for train_split, _ in pairs],
+    "images": [{"train": a.fingerprint, "test": b.fingerprint} for a, b in pairs],
+    "weights": weights_digest(config),
+  }
+
+  def dependencies_of(config: ml_collections.ConfigDict) -> dict[str, Any]:
+    fields = config.to_dict() if finetune else relevant_fields(config)
+    return {**common, "config": config_lib.relevant_fields(fields)}
+
+  return dependencies_of
+
+
 def compute_rows(
   configs: Mapping[str, ml_collections.ConfigDict],
+  dependencies_of: DependenciesOf,
   workdir: pathlib.Path,
   pairs: Sequence[Pair],
   finetune: bool,
   cache: str | os.PathLike | None,
-) -> dict[str, Row]:
-  """Return the rows of all methods, and compute those that are not stored.
+) -> None:
+  """Compute the rows of some methods, unless they are stored.
 
   Args:
     configs: Configs by method.
+    dependencies_of: Function of `dependencies_of_rows`.
     workdir: Folder for rows and runs.
     pairs: Splits to train on, each with the split to evaluate on.
     finetune: Whether to train as the configs say, in addition to frozen features.
@@ -61,28 +92,19 @@ def compute_rows(
   """
   config = next(iter(configs.values()))
   splits = [train_split.split for train_split, _ in pairs]
-  common = {
-    "how": "finetuning" if finetune else "frozen",
-    "splits": splits,
-    "images": [{"train": a.fingerprint, "test": b.fingerprint} for a, b in pairs],
-    "weights": weights_digest(config),
-  }
   if finetune or max(len(train_split) for train_split, _ in pairs) > probe.MAX_ROWS:
     compute = _rows_from_runs(splits, workdir / "runs", finetune, cache)
   else:
     compute = _rows_from_kernels(config, pairs, cache)
-  rows = {}
   for method, config in configs.items():
-    fields = config.to_dict() if finetune else relevant_fields(config)
-    dependencies = {**common, "config": config_lib.relevant_fields(fields)}
-    rows[method] = stored.load_or_compute(
+    dependencies = dependencies_of(config)
+    row = stored.load_or_compute(
       workdir / "rows",
       method,
       dependencies,
       functools.partial(compute, config, method, dependencies),
     )
-    print(_line(method, rows[method]), flush=True)
-  return rows
+    print(_line(method, row), flush=True)
 
 
 def weights_digest(config: ml_collections.ConfigDict) -> str | None:
@@ -118,7 +140,7 @@ def _rows_from_kernels(
       labels = frozen.labels[test_positions]
       confusion = train.confusion_matrix(labels, predictions, frozen.num_classes)
       metrics = train.summarize(0.0, confusion)
-      outcomes.append(_outcome(metrics, labels, predictions))
+      outcomes.append(outcomes_lib.make_outcome(metrics, labels, predictions))
     return {"suggested": suggested, "outcomes": {"frozen": outcomes}}
 
   return compute
@@ -168,10 +190,15 @@ def _outcomes_of_run(
   config = config.copy_and_resolve_references()
   config.dataset.split = split
   result = finished_run(config, workdir, cache)
-  return {
-    classifier: _outcome(metrics, *runs.read_predictions(workdir, classifier))
+  outcomes = {
+    classifier: outcomes_lib.make_outcome(
+      metrics, *runs.read_predictions(workdir, classifier)
+    )
     for classifier, metrics in runs.metrics_by_classifier(result).items()
   }
+  if "softmax" in outcomes:
+    outcomes["softmax"]["curve"] = convergence.curve_of_run(config, workdir)
+  return outcomes
 
 
 def finished_run(
@@ -191,16 +218,6 @@ def finished_run(
   if result is None:
     raise KeyboardInterrupt(f"stopped; the same command continues {workdir}.")
   return result
-
-
-def _outcome(
-  metrics: Mapping[str, Any], labels: np.ndarray, predictions: np.ndarray
-) -> dict[str, Any]:
-  return {
-    "top1": metrics["top1"],
-    "mean_per_class": metrics["mean_per_class"],
-    "right": (labels == predictions).astype(int).tolist(),
-  }
 
 
 def _line(method: str, row: Row) -> str:

@@ -20,7 +20,8 @@ def load_or_compute(
   """Return a stored result, or compute and store it.
 
   Args:
-    folder: Folder of the results. Those with other dependencies stay there.
+    folder: Folder of the results, made when there is one. Those with other dependencies
+      stay there.
     name: Name of the result.
     dependencies: Everything that the result depends on, as JSON.
     compute: Function that computes the result.
@@ -28,17 +29,52 @@ def load_or_compute(
   Returns:
     The dependencies, the result, and the `seconds` that it took.
   """
-  path = folder / f"{name}-{dependency_digest(dependencies)}.json"
-  if path.exists():
-    return runtime.read_json(path)
-  if any(folder.glob(f"{name}-*.json")):
+  stored = load(folder, name, dependencies)
+  if stored is not None:
+    return stored
+  if name in names(folder):
     print(f"{name} is computed again: the config or the images changed")
   start = time.monotonic()
   computed = {**dependencies, **compute()}
   computed["seconds"] = round(time.monotonic() - start, 1)
-  folder.mkdir(exist_ok=True)
-  runtime.write_json(path, computed)
+  store(folder, name, dependencies, computed)
   return computed
+
+
+def load(
+  folder: pathlib.Path, name: str, dependencies: Mapping[str, Any]
+) -> dict[str, Any] | None:
+  """Return a stored result, or None."""
+  path = _path(folder, name, dependencies)
+  return runtime.read_json(path) if path.exists() else None
+
+
+def store(
+  folder: pathlib.Path,
+  name: str,
+  dependencies: Mapping[str, Any],
+  result: Mapping[str, Any],
+) -> None:
+  """Store a result, which contains its dependencies."""
+  folder.mkdir(parents=True, exist_ok=True)
+  runtime.write_json(_path(folder, name, dependencies), result)
+
+
+def names(folder: pathlib.Path) -> set[str]:
+  """Return the names of the results of a folder, with any dependencies."""
+  return {path.stem.rpartition("-")[0] for path in folder.glob("*-*.json")}
+
+
+def check_workdir(workdir: pathlib.Path) -> None:
+  """Raise ValueError if a folder cannot be made, before anything is computed."""
+  if workdir.exists() and not workdir.is_dir():
+    raise ValueError(f"--workdir is {workdir}, which is a file, expected a folder.")
+
+
+def _path(
+  folder: pathlib.Path, name: str, dependencies: Mapping[str, Any]
+) -> pathlib.Path:
+  return folder / f"{name}-{dependency_digest(dependencies)}.json"
 
 
 def dependency_digest(dependencies: Mapping[str, Any]) -> str:

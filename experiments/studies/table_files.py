@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 import matplotlib.style
 import numpy as np
 
+from experiments.studies import convergence
 from experiments.studies import paper
 from pnjax import runtime
 
@@ -16,11 +17,13 @@ _COLOURS = {"frozen": "0.6", "softmax": "C1", "refit": "C2"}
 
 
 def write(table: Mapping[str, Any], workdir: pathlib.Path) -> None:
-  """Write `table.json`, `table.md` and `table.png`."""
+  """Write `table.json`, `table.md`, `table.png`, and `curves.png` if there are any."""
   runtime.write_json(workdir / "table.json", table)
   runtime.write_text(workdir / "table.md", markdown(table))
   with matplotlib.style.context("pnjax.plots"):
     figure(table).savefig(workdir / "table.png", dpi=120)
+    if convergence.curves_of_rows(table["rows"]):
+      curves_figure(table).savefig(workdir / "curves.png", dpi=120)
 
 
 def markdown(table: Mapping[str, Any]) -> str:
@@ -51,6 +54,7 @@ def markdown(table: Mapping[str, Any]) -> str:
   notes = [
     *table["notes"],
     *_suggestions(rows),
+    *convergence.note(rows),
     f"All rows took {minutes:.0f} minutes.",
   ]
   lines += ["", *(f"- {note}" for note in notes), ""]
@@ -117,4 +121,13 @@ def figure(table: Mapping[str, Any]) -> Figure:
   ax.set_xlabel("top-1 accuracy, %")
   ax.set_title(f"{table['dataset']}, {table['backbone']}")
   ax.legend(loc="upper left", bbox_to_anchor=(1, 1))
+  return figure
+
+
+def curves_figure(table: Mapping[str, Any]) -> Figure:
+  """Return a plot of the accuracies after each epoch."""
+  figure = Figure(figsize=(7, 4))
+  ax = figure.subplots()
+  convergence.draw(table["rows"], ax)
+  ax.set_title(f"{table['dataset']}, {table['backbone']}")
   return figure

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from experiments.studies import sweep_files
+from experiments.studies import table_contents
 from experiments.studies import table_files
 from tests.small_runs import ROOT
 
@@ -18,6 +19,20 @@ def test_a_page_is_made_of_its_data(path):
   assert path.with_suffix(".md").read_text(encoding="utf-8") == markdown
   assert made["command"].startswith("python -m experiments.")
   assert path.with_suffix(".png").exists()
+
+
+@pytest.mark.parametrize(
+  "path",
+  [path for path in sorted(RESULTS.glob("*.json")) if "sweep" not in path.stem],
+  ids=lambda p: p.stem,
+)
+def test_intervals_are_those_of_the_outcomes(path):
+  table = json.loads(path.read_text(encoding="utf-8"))
+  if "settings" not in table:
+    pytest.skip("The outcomes were not published.")
+  rows = table_contents.rows_of(table)
+  made = table_contents.compare(rows, table["notes"], table["shown"])
+  assert table_files.markdown(table | made) == table_files.markdown(table)
 
 
 def test_everything_published_has_its_data():

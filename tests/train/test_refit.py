@@ -25,12 +25,6 @@ def cached_config(frozen_config):
   return frozen_config
 
 
-def pooled(trained, images):
-  x = trained.backbone.preprocess(np.stack([trained.transform(i) for i in images]))
-  model = trained.model.clone(normalize=False)
-  return np.asarray(model.apply(trained.variables, x, method="pooled"))
-
-
 def test_the_classifier_is_ridge_regression_on_pooled_vectors(finished_run, data_dir):
   result = runs.read_result(finished_run)
   trained = runs.load(finished_run, "softmax")
@@ -38,7 +32,7 @@ def test_the_classifier_is_ridge_regression_on_pooled_vectors(finished_run, data
   for name in ("train", "test"):
     split = data.open_split("folder", name, data_dir)
     images = [data.decode(split[i]["image"]) for i in range(len(split))]
-    vectors[name] = np.asarray(ops.l2_normalize(pooled(trained, images)))
+    vectors[name] = np.asarray(ops.l2_normalize(trained.pooled(images)))
     labels[name] = split.labels
   train_vectors, test_vectors = vectors["train"], vectors["test"]
   ridge = probe.fit_ridge(train_vectors @ train_vectors.T, labels["train"], 3)
@@ -59,10 +53,10 @@ def test_a_run_loads_with_either_classifier(finished_run, rng):
   assert (softmax.classifier, refit.classifier) == ("softmax", "refit")
   assert runs.load(finished_run).classifier == "refit"
   classifier = runs.read_refit(finished_run, softmax.variables)
-  logits = classifier(ops.l2_normalize(pooled(softmax, images)))
+  logits = classifier(ops.l2_normalize(softmax.pooled(images)))
   expected = np.exp(logits) / np.sum(np.exp(logits), axis=1, keepdims=True)
-  np.testing.assert_allclose(refit.probabilities(images), expected, rtol=1e-4)
-  assert np.abs(softmax.probabilities(images) - expected).max() > 1e-3
+  np.testing.assert_allclose(refit.predict(images), expected, rtol=1e-4)
+  assert np.abs(softmax.predict(images) - expected).max() > 1e-3
 
 
 def test_refitting_a_finished_run_repeats_its_result(cached_config, tmp_path):

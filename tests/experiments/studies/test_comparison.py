@@ -1,10 +1,15 @@
 import json
+import re
+import sys
 
 import numpy as np
 from PIL import Image
 import pytest
 
+from experiments import cli
 from experiments.studies import comparison
+from experiments.studies import outcomes as outcomes_lib
+from experiments.studies import table_contents
 from experiments.studies import table_files
 from pnjax import data
 from pnjax import probe
@@ -91,6 +96,75 @@ def test_only_rows_with_other_features_or_pooling_are_computed_again(
   assert len(computed) == 2
 
 
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 6149])
+def test_which_images_are_right_is_stored_in_few_digits(count):
+  right = np.random.default_rng(0).random(count) < 0.9
+  text = outcomes_lib.pack(right)
+  assert len(text) == 2 * -(-count // 8)
+  np.testing.assert_array_equal(outcomes_lib.unpack(text, count), right)
+
+
+def test_a_table_is_made_of_its_own_data(make, tmp_path):
+  make(tmp_path)
+  table = json.loads((tmp_path / "table.json").read_text())
+  rows = table_contents.rows_of(table)
+  stored = (tmp_path / "rows").glob("*.json")
+  by_name = {path.stem.split("-")[0]: json.loads(path.read_text()) for path in stored}
+  assert rows == by_name
+  made = table_contents.compare(rows, table["notes"], table["shown"])
+  assert made == {name: table[name] for name in made}
+  assert set(table) - set(made) == {"versions", "git_revision", "command"}
+  # Fields are stored once, as far as rows agree.
+  assert table["settings"]["config"]["backbone.name"] == "alexnet"
+  assert all("pooling.order" in row["config"] for row in table["rows"])
+  assert all("backbone.name" not in row["config"] for row in table["rows"])
+
+
+def test_a_table_has_all_rows_that_are_stored(make, tmp_path):
+  make(tmp_path / "whole", rows=["fop", "sop", "sop_sc_sigme", "bcnn"])
+  whole = json.loads((tmp_path / "whole" / "table.json").read_text())
+  workdir = tmp_path / "in_parts"
+  make(workdir, ("pooling", "rectify", False), rows=["fop_asinhe"])  # Another table.
+  make(workdir, rows=["bcnn", "sop_sc_sigme", "fop"])
+  make(workdir, rows=["sop"], command_of=lambda rows: f"table {','.join(rows)}")
+  table = json.loads((workdir / "table.json").read_text())
+  assert table["command"] == "table fop,sop,sop_sc_sigme,bcnn"
+  for row in (*table["rows"], *whole["rows"]):
+    row["seconds"] = 0
+  assert table["rows"] == whole["rows"]
+  markdown = (workdir / "table.md").read_text()
+  names = re.findall(r"^\| ([\w+]+)", markdown, re.MULTILINE)
+  assert names == ["method", "FOP", "SOP", "SOP+SC+SigmE", "BCNN"]
+  assert "\ntable fop,sop,sop_sc_sigme,bcnn\n" in markdown
+  (ax,) = table_files.figure(table).axes
+  assert len(ax.get_yticklabels()) == 4
+
+
+def test_rows_that_finish_meanwhile_are_shown(make, tmp_path, monkeypatch):
+  kernel_of_config = probe.kernel_of_config
+
+  def interrupted(*args):
+    monkeypatch.undo()
+    make(tmp_path, rows=["fop"])  # By another process.
+    return kernel_of_config(*args)
+
+  monkeypatch.setattr(probe, "kernel_of_config", interrupted)
+  table = make(tmp_path, rows=["sop"])
+  assert [row["method"] for row in table["rows"]] == ["fop", "sop"]
+
+
+@pytest.mark.parametrize("rows", ["--rows=sop", "-rows=sop", "--rows sop", ""])
+def test_the_command_has_all_rows(rows, monkeypatch):
+  others = ["--output=a.json", "--workdir", "a table"]
+  args = ["--config=a.py:fop,alexnet", *rows.split(), *others]
+  monkeypatch.setattr(sys, "argv", ["table.py", *args])
+  command = cli.command_line("experiments.table", {"rows": "fop,sop", "output": None})
+  assert command == (
+    "python -m experiments.table --config=a.py:fop,alexnet --workdir 'a table' "
+    "--rows=fop,sop"
+  )
+
+
 def test_a_note_names_the_fields_that_were_set(make, tmp_path):
   table = make(
     tmp_path,
@@ -105,8 +179,6 @@ def test_a_note_names_the_fields_that_were_set(make, tmp_path):
 def test_alexnet_has_no_baseline(make, tmp_path):
   table = make(tmp_path, rows=["baseline", "fop"])
   assert [row["method"] for row in table["rows"]] == ["fop"]
-  with pytest.raises(ValueError, match="baseline, which alexnet does not have"):
-    make(tmp_path, rows=["baseline"])
 
 
 def test_damaged_features_give_no_row(make, tmp_path):
@@ -115,14 +187,36 @@ def test_damaged_features_give_no_row(make, tmp_path):
   maps.write_bytes(b"\xff" * maps.stat().st_size)
   with pytest.raises(OSError, match=f"{maps.parent} is damaged"):
     make(tmp_path / "after", rows=["fop"], cache=tmp_path / "cache")
-  assert not list((tmp_path / "after/rows").iterdir())
+  assert not (tmp_path / "after").exists()
 
 
-def test_unknown_rows(make, tmp_path):
-  with pytest.raises(ValueError, match="--rows has sopp, expected some of baseline"):
-    make(tmp_path, rows=["sopp"])
-  with pytest.raises(ValueError, match="--rows is empty"):
-    make(tmp_path, rows=[""])
+@pytest.mark.parametrize(
+  "field,kwargs,match",
+  [
+    (None, {"rows": ["sopp"]}, "--rows has sopp, expected some of baseline"),
+    (None, {"rows": [""]}, "--rows is empty"),
+    (None, {"rows": ["baseline"]}, "baseline, which alexnet does not have"),
+    (None, {"splits": ["trian"]}, "trian"),
+    (("dataset", "test_split", "train"), {}, "are also in train"),
+    (("pooling", "beta", 2.0), {"rows": ["sop"]}, "`beta` is 2"),
+    (("pooling", "reduction", 2), {"rows": ["sop"]}, r"pooling\.reduction and"),
+    (("dataset", "image_size", 8), {}, r"dataset\.image_size is 8"),
+    (("backbone", "weights", "absent"), {}, "No such file .*'absent'"),
+    (("train", "batch_size", 0), {"finetune": True}, r"train\.batch_size is 0"),
+  ],
+)
+def test_mistakes_leave_no_folder(make, tmp_path, field, kwargs, match):
+  workdir = tmp_path / "runs" / "table"
+  with pytest.raises((ValueError, OSError), match=match):
+    make(workdir, field, **kwargs)
+  assert not workdir.parent.exists()
+
+
+def test_the_workdir_is_a_folder(make, tmp_path):
+  workdir = tmp_path / "table"
+  workdir.touch()
+  with pytest.raises(ValueError, match="table, which is a file, expected a folder"):
+    make(workdir)
 
 
 @pytest.mark.slow
@@ -148,6 +242,11 @@ def test_rows_can_be_trained(make, tmp_path):
   assert "| refit − FOP [95%] | refit − frozen [95%] | paper |" in markdown
   (ax,) = table_files.figure(table).axes
   assert len(ax.containers) == 3
+  (outcome,) = row["classifiers"]["softmax"]["outcomes"]
+  assert [epoch for epoch, _ in outcome["curve"]] == [1, 2]
+  assert outcome["curve"][-1][1] == trained["top1"]
+  assert (tmp_path / "curves.png").exists()
+  assert "stays within a point of its last accuracy: FOP " in markdown
 
 
 def test_more_images_than_a_kernel_can_hold(make, tmp_path, monkeypatch):
@@ -164,7 +263,7 @@ def test_more_images_than_a_kernel_can_hold(make, tmp_path, monkeypatch):
 def test_the_gain_on_one_split_is_paired_by_image():
   theirs = np.array([1, 0, 0, 1] * 50)
   ours = np.array([1, 1, 0, 1] * 50)
-  gain = comparison.paired_gain([ours], [theirs])
+  gain = table_contents.paired_gain([ours], [theirs])
   assert gain["mean"] == 25
   # The standard error of 200 differences that are 1 with a probability of 1/4.
   error = 100 * np.sqrt(0.25 * 0.75 / 200)
@@ -174,9 +273,9 @@ def test_the_gain_on_one_split_is_paired_by_image():
 
 def test_the_gain_on_several_splits_is_paired_by_split():
   theirs, ours = np.array([1, 0, 0, 1]), np.array([1, 1, 0, 1])
-  same = comparison.paired_gain([ours, ours], [theirs, theirs])
+  same = table_contents.paired_gain([ours, ours], [theirs, theirs])
   assert same == {"mean": 25, "low": 25, "high": 25}
-  gain = comparison.paired_gain([ours, theirs], [theirs, theirs])
+  gain = table_contents.paired_gain([ours, theirs], [theirs, theirs])
   # Differences of 25 and 0: a mean of 12.5, an error of 12.5, and t(1) = 12.706.
   np.testing.assert_allclose(gain["mean"], 12.5)
   np.testing.assert_allclose(gain["high"], 12.5 + 12.5 * 12.706, rtol=1e-4)

@@ -13,9 +13,11 @@ from pnjax import runs
 
 @pytest.fixture
 def sweep(config_of, feature_cache):
-  def sweep(workdir, method="sop_sc_sigme", rectify=True, **kwargs):
+  def sweep(workdir, method="sop_sc_sigme", field=None, **kwargs):
     config = config_of(method)
-    config.pooling.rectify = rectify
+    if field is not None:
+      group, name, value = field
+      config[group][name] = value
     arguments = {
       "param": "pooling.eta_prime",
       "values": [100.0],
@@ -84,7 +86,10 @@ def test_points_with_other_dependencies_are_computed_again(sweep, tmp_path):
     return [point | {"seconds": None} for point in made["points"]]
 
   points("a")
-  for kwargs in ({"num_folds": 2}, {"num_folds": 2, "rectify": False}):
+  for kwargs in (
+    {"num_folds": 2},
+    {"num_folds": 2, "field": ("pooling", "rectify", False)},
+  ):
     assert points("a", **kwargs) == points("b", **kwargs)
 
 
@@ -150,9 +155,34 @@ def test_trained_runs_can_be_swept(sweep, tmp_path):
   ],
 )
 def test_mistakes_in_sweeps_of_trained_runs(sweep, tmp_path, param, values, match):
+  workdir = tmp_path / "sweep"
   with pytest.raises(ValueError, match=match):
-    sweep(tmp_path, param=param, values=values, finetune=True)
-  assert not (tmp_path / "runs").exists()
+    sweep(workdir, param=param, values=values, finetune=True)
+  assert not workdir.exists()
+
+
+@pytest.mark.parametrize("finetune", [False, True])
+@pytest.mark.parametrize(
+  "field,match",
+  [
+    (("backbone", "weights", "absent.npz"), r"absent\.npz"),
+    (("dataset", "image_size", 8), r"dataset\.image_size is 8"),
+  ],
+)
+def test_mistakes_in_the_config_leave_no_folder(
+  sweep, tmp_path, finetune, field, match
+):
+  workdir = tmp_path / "runs" / "sweep"
+  with pytest.raises((ValueError, OSError), match=match):
+    sweep(workdir, field=field, finetune=finetune)
+  assert not workdir.parent.exists()
+
+
+def test_the_workdir_is_a_folder(sweep, tmp_path):
+  workdir = tmp_path / "sweep"
+  workdir.touch()
+  with pytest.raises(ValueError, match="sweep, which is a file, expected a folder"):
+    sweep(workdir)
 
 
 def test_values_are_numbers():
