@@ -71,7 +71,7 @@ def get_config() -> ml_collections.ConfigDict:
   config.pooling = pooling = ml_collections.ConfigDict()
   pooling.order = 2  # 1 for the average of features, 2 for their co-occurrence matrix.
   # A function in `pnjax.ops.POWER_NORMS` ("gamma", "maxexp", "asinhe", "sigme"), a
-  # baseline ("signed_sqrt", "matrix_log", "newton_schulz_sqrt"), or None.
+  # baseline ("signed_sqrt", "matrix_log", "newton_schulz_sqrt", "pade_sqrt"), or None.
   pooling.power_norm = config_dict.placeholder(str)
   pooling.spectral = False  # Whether it acts on eigenvalues instead of entries.
   # Parameter of the Power Normalization in use. If None, it is suggested from features
@@ -90,6 +90,8 @@ def get_config() -> ml_collections.ConfigDict:
   pooling.reduction = config_dict.placeholder(int)  # Channels of a 1×1 convolution.
   pooling.trace_power = config_dict.placeholder(float)  # γ of Remark 6.
   pooling.kappa = config_dict.placeholder(float)  # κ of Remark 6.
+  # Share of the channels that are dropped in training, or "adaptive" (DropCov).
+  pooling.dropout = config_dict.placeholder(object)
   pooling.learnable = ()  # Names of learned parameters: "eta_prime", "beta", ...
 
   config.classifier = classifier = ml_collections.ConfigDict()

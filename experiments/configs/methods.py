@@ -27,6 +27,7 @@ def _pooling(
   coordinates: bool = False,
   spectral: bool = False,
   beta: float = 0.0,
+  dropout: float | str | None = None,
 ) -> dict[str, Any]:
   return {
     "order": order,
@@ -35,6 +36,7 @@ def _pooling(
     "trace_power": _trace_power(power_norm) if spectral else None,
     "spectral": spectral,
     "beta": beta,
+    "dropout": dropout,
   }
 
 
@@ -62,9 +64,12 @@ METHODS: dict[str, dict[str, Any]] = {
     for name, norm in ops.POWER_NORMS.items()
     if norm.spectral or not spec
   },
-  # Baselines: BCNN, iSQRT-COV (which centers features) and log-Euclidean.
+  # Baselines: BCNN; iSQRT-COV, MPA-Lya and DropCov, which center features; and
+  # log-Euclidean.
   "bcnn": _pooling(2, "signed_sqrt"),
   "isqrt_cov": _pooling(2, "newton_schulz_sqrt", beta=1.0),
+  "mpa_lya": _pooling(2, "pade_sqrt", beta=1.0),
+  "dropcov": _pooling(2, beta=1.0, dropout="adaptive"),
   "log_euclidean": _pooling(2, "matrix_log"),
 }
 

@@ -22,6 +22,8 @@ ROWS: dict[str, str] = {
 OTHERS: dict[str, str] = {
   "bcnn": "BCNN (signed square root)",
   "isqrt_cov": "iSQRT-COV (Newton–Schulz)",
+  "mpa_lya": "MPA-Lya (Padé approximant)",
+  "dropcov": "DropCov (channel dropout)",
   "log_euclidean": "log-Euclidean",
 }
 

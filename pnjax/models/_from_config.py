@@ -29,6 +29,7 @@ _SECOND_ORDER_FIELDS = (
   "trace_power",
   "kappa",
   "reduction",
+  "dropout",
 )
 
 
@@ -82,7 +83,7 @@ def check_pooling(config: ml_collections.ConfigDict) -> None:
     raise ValueError(f"pooling.order is {pooling.order}, expected 1 or 2.")
   for_second_order = {
     f"pooling.{name}": pooling[name]
-    for name in ("spectral", "beta", "num_pivots", "reduction")
+    for name in ("spectral", "beta", "num_pivots", "reduction", "dropout")
   } | {"classifier.rank": config.classifier.rank}
   for name, value in for_second_order.items():
     if pooling.order == 1 and value:

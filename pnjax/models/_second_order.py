@@ -12,6 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from pnjax import ops
+from pnjax.models._channel_dropout import adaptive_rate
+from pnjax.models._channel_dropout import drop_channels
 from pnjax.models._pooling import Pooling
 from pnjax.models._pooling import at_least_float32
 
@@ -24,6 +26,7 @@ _BASELINES = {
   "signed_sqrt": lambda m, lam: ops.signed_sqrt(m),
   "matrix_log": ops.matrix_log,
   "newton_schulz_sqrt": lambda m, lam: ops.newton_schulz_sqrt(m),
+  "pade_sqrt": lambda m, lam: ops.pade_sqrt(m),
 }
 
 # Outputs beyond this magnitude count as saturated: they have next to no gradient.
@@ -38,7 +41,8 @@ class SecondOrderPooling(Pooling):
   matrix; coordinates are local to a patch.
 
   For comparison, `power_norm` may also be `"signed_sqrt"` (BCNN), `"matrix_log"`
-  (log-Euclidean, of M + λI) or `"newton_schulz_sqrt"` (iSQRT-COV).
+  (log-Euclidean, of M + λI), `"newton_schulz_sqrt"` (iSQRT-COV) or `"pade_sqrt"`
+  (MPA-Lya).
 
   Attributes:
     spectral: Whether the Power Normalization acts on eigenvalues instead of entries.
@@ -58,6 +62,10 @@ class SecondOrderPooling(Pooling):
       them, `[B, R]`, and no d'×d' matrix is ever formed: a dense layer on top is a
       classifier whose weights have rank R, Σᵣ sᵣpᵣpᵣᵀ for each class. The Power
       Normalization has to be spectral, or none.
+    dropout: Share of the channels that are dropped, each in a whole image, while there
+      is a random key named `dropout`: `apply(..., rngs={"dropout": key})`, as in
+      training. `"adaptive"` computes it for each image, as DropCov does; None for
+      none.
 
   `beta` and `alpha` may be in `learnable`. If the collection `intermediates` is mutable
   and the Power Normalization is bounded, the share of entries beyond 0.99 of the bound
@@ -76,6 +84,7 @@ class SecondOrderPooling(Pooling):
   reduction: int | None = None
   triangle: bool = True
   rank: int | None = None
+  dropout: float | str | None = None
 
   @nn.compact
   def __call__(self, x: Float[Array, "B *positions d"]) -> Float[Array, "B ..."]:
@@ -83,6 +92,7 @@ class SecondOrderPooling(Pooling):
     self._check_power_norm(_BASELINES, also_learnable=("beta", "alpha"))
     self._check_beta()
     self._check_sizes()
+    self._check_dropout()
     phi = self._augmented_features(x)
     if self.rank is not None:
       return self._forms(phi)
@@ -98,10 +108,17 @@ class SecondOrderPooling(Pooling):
     x = self._features(x)
     coordinates = self._coordinates(x)
     phi = x.reshape(x.shape[0], math.prod(x.shape[1:-1]), x.shape[-1])
+    phi = self._drop(phi)
     phi = ops.beta_center(phi, _into_unit_interval(self._learned("beta")))
     if coordinates is None:
       return phi
     return ops.append_coordinates(phi, coordinates)
+
+  def _drop(self, phi: jax.Array) -> jax.Array:
+    if not self.dropout or not self.has_rng("dropout"):
+      return phi
+    rate = adaptive_rate(phi) if isinstance(self.dropout, str) else self.dropout
+    return drop_channels(self.make_rng("dropout"), phi, rate)
 
   def _needs_nonnegative(self) -> bool:
     return super()._needs_nonnegative() and not self.spectral
@@ -140,6 +157,16 @@ class SecondOrderPooling(Pooling):
       )
     if not self.triangle:
       raise ValueError(f"`rank` is {self.rank}, expected None for `triangle=False`.")
+
+  def _check_dropout(self) -> None:
+    rate = self.dropout
+    if rate is None or rate == "adaptive":
+      return
+    if not isinstance(rate, int | float) or not 0 <= rate < 1:
+      raise ValueError(
+        f"`dropout` is {rate!r}, expected 'adaptive', a number from 0 to below 1, or "
+        "None."
+      )
 
   def _learned(self, name: str) -> jax.Array | float:
     value = getattr(self, name)

@@ -10,6 +10,7 @@ and Porikli, A Deeper Look at Power Normalizations, CVPR 2018.
 from pnjax.ops._baselines import l2_normalize
 from pnjax.ops._baselines import matrix_log
 from pnjax.ops._baselines import newton_schulz_sqrt
+from pnjax.ops._baselines import pade_sqrt
 from pnjax.ops._baselines import signed_sqrt
 from pnjax.ops._cooccurrence import append_coordinates
 from pnjax.ops._cooccurrence import beta_center
@@ -45,6 +46,8 @@ from pnjax.ops._spectral import spectral_asinhe
 from pnjax.ops._spectral import spectral_gamma
 from pnjax.ops._spectral import spectral_maxexp
 from pnjax.ops._spectral import spectral_sigme
+from pnjax.ops._spectral_map import spectral_map
+from pnjax.ops._spectral_map import spectral_map_pool
 from pnjax.ops._spectral_pool import spectral_asinhe_pool
 from pnjax.ops._spectral_pool import spectral_gamma_pool
 from pnjax.ops._spectral_pool import spectral_maxexp_pool
@@ -73,6 +76,7 @@ __all__ = [
   "maxexp",
   "maxexp_pool",
   "newton_schulz_sqrt",
+  "pade_sqrt",
   "probability_at_least_one",
   "probability_at_least_one_multinomial",
   "sigme",
@@ -85,6 +89,8 @@ __all__ = [
   "spectral_gamma",
   "spectral_gamma_forms",
   "spectral_gamma_pool",
+  "spectral_map",
+  "spectral_map_pool",
   "spectral_maxexp",
   "spectral_maxexp_forms",
   "spectral_maxexp_pool",

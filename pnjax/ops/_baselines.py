@@ -5,18 +5,25 @@ MPN-COV is `spectral_gamma` with γ = ½.
 
 from __future__ import annotations
 
+import functools
+import math
 from typing import TYPE_CHECKING
 
+import jax
 from jax import lax
 import jax.numpy as jnp
 
 from pnjax.ops import _checks
 from pnjax.ops import _elementwise
 from pnjax.ops import _linalg
+from pnjax.ops import _matrix_sqrt
+from pnjax.ops import _routes
 from pnjax.ops import _scaling
 from pnjax.ops import _spectral
 from pnjax.ops import _spectrum
+from pnjax.ops._linalg import identity_like
 from pnjax.ops._linalg import matmul
+from pnjax.ops._linalg import sym
 
 if TYPE_CHECKING:
   from jax import Array
@@ -86,7 +93,8 @@ def matrix_log(
   m = _checks.as_square("m", m)
   x = _checks.upcast(m)
   lam = _checks.as_scalar("lam", lam, x.dtype, at_least=0)
-  return _spectral.matrix_function(_spectrum.LOG, x, lam).astype(m.dtype)
+  compute = _routes.reverse_mode(_spectral.compiled_matrix_function)
+  return compute(_spectrum.LOG, x, lam).astype(m.dtype)
 
 
 def newton_schulz_sqrt(
@@ -112,7 +120,7 @@ def newton_schulz_sqrt(
   m = _checks.as_square("m", m)
   iterations = _checks.as_count("iterations", iterations)
   x = _checks.upcast(m)
-  identity = jnp.broadcast_to(jnp.eye(x.shape[-1], dtype=x.dtype), x.shape)
+  identity = identity_like(x)
   y, z = _scaling.trace_normalize(x, 0), identity
   for _ in range(iterations):
     t = (3 * identity - matmul(z, y)) / 2
@@ -120,3 +128,65 @@ def newton_schulz_sqrt(
   half = jnp.asarray(0.5, x.dtype)
   root = _elementwise.positive_power(_linalg.trace(x), half)
   return (root[..., None, None] * y).astype(m.dtype)
+
+
+def pade_sqrt(
+  m: Float[ArrayLike, "*batch d d"], degree: int = 5, iterations: int = 8
+) -> Float[Array, "*batch d d"]:
+  """Approximate matrix square root by a Padé approximant (MPA-Lya).
+
+  The matrix is divided by its Frobenius norm before, and the result is multiplied by
+  the square root of the norm. An eigenvalue λ of the divided matrix becomes
+  √λ coth((2 `degree` + 1) artanh √λ): small ones come out too large, zero as
+  1/(2 `degree` + 1). The derivative solves the Lyapunov equation of the square root by
+  iterations instead of differentiating the approximant. `spectral_gamma` with γ = ½ is
+  exact.
+
+  Args:
+    m: Symmetric positive semi-definite matrices.
+    degree: Degree of the numerator and of the denominator, 5 in the paper.
+    iterations: Number of iterations of the derivative, 8 in the paper.
+
+  Returns:
+    Approximate matrix square roots.
+
+  References:
+    Song, Sebe and Wang, Fast Differentiable Matrix Square Root, ICLR 2022.
+  """
+  m = _checks.as_square("m", m)
+  degree = _checks.as_count("degree", degree)
+  iterations = _checks.as_count("iterations", iterations)
+  return _pade_sqrt(_checks.upcast(m), degree, iterations).astype(m.dtype)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(1, 2))
+def _pade_sqrt(
+  a: Float[Array, "*batch d d"], degree: int, iterations: int
+) -> Float[Array, "*batch d d"]:
+  # With r = √x and n = 2 degree + 1, the even terms of (1 + r)ⁿ divided by the odd ones
+  # are coth(n artanh r), and r times it is a quotient of two polynomials in x.
+  x, norm = _unit_norm(sym(a))
+  even = odd = jnp.zeros_like(x)
+  for k in reversed(range(degree + 1)):
+    n, identity = 2 * degree + 1, identity_like(x)
+    even = matmul(even, x) + math.comb(n, 2 * k) * identity
+    odd = matmul(odd, x) + math.comb(n, 2 * k + 1) * identity
+  # The denominator is positive definite.
+  root = jax.scipy.linalg.cho_solve((jnp.linalg.cholesky(odd), True), even)
+  return jnp.sqrt(norm) * sym(root)
+
+
+@_pade_sqrt.defjvp
+def _pade_sqrt_jvp(degree, iterations, primals, tangents):
+  # S² = A, so that S dS + dS S = dA, which is divided by the norm of S.
+  (a,), (a_dot,) = primals, tangents
+  s = _pade_sqrt(a, degree, iterations)
+  unit, norm = _unit_norm(s)
+  a_dot = sym(a_dot) / jnp.where(norm == 0, 1, norm)
+  return s, _matrix_sqrt.solve_lyapunov(unit, a_dot, (1.0,) * iterations)
+
+
+def _unit_norm(x: Array) -> tuple[Array, Array]:
+  """Return matrices divided by their Frobenius norm and the norm; zero stays zero."""
+  unit = l2_normalize(x, axis=(-2, -1))
+  return unit, jnp.sum(unit * x, axis=(-2, -1), keepdims=True)

@@ -71,7 +71,7 @@ def as_scalar(
       f"`{name}` has shape {jnp.shape(value)}, expected a scalar; "
       "use `jax.vmap` for several values at once."
     )
-  if not isinstance(value, jax.core.Tracer):
+  if is_concrete(value):
     bounds: list[tuple[float | None, Callable[[Any, Any], bool], str]] = [
       (above, operator.gt, "> {}"),
       (at_least, operator.ge, ">= {}"),
@@ -99,6 +99,11 @@ def as_count(name: str, value: int, at_least: int = 1) -> int:
   if count < at_least:
     raise ValueError(f"`{name}` is {count}, expected at least {at_least}.")
   return count
+
+
+def is_concrete(value: ArrayLike) -> bool:
+  """Whether `value` is known at trace time."""
+  return not isinstance(value, jax.core.Tracer)
 
 
 def is_whole(value: ArrayLike) -> TypeGuard[int]:

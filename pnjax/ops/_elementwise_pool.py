@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 import functools
 from typing import TYPE_CHECKING
+from typing import Any
 
 import jax
 
@@ -123,30 +124,38 @@ def _shifted_power(m, parameters):
   return _elementwise.positive_power(lam + m, power)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _pool(
-  f: Callable[[Array, Array], Array],
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _differentiable_pool(
+  f: Callable[[Array, Any], Array],
   x: Float[Array, "*batch N d"],
   parameters: Array | tuple[Array, ...],
 ) -> Float[Array, "*batch d d"]:
   """Return f(XᵀX; parameters) for an element-wise function f."""
-  return _pool_fwd(f, x, parameters)[0]
+  return f(_linalg.self_product(x), parameters)
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _pool_fwd(f, x, parameters):
+@_differentiable_pool.defjvp
+def _differentiable_pool_jvp(f, primals, tangents):
+  # M = XᵀX changes by T + Tᵀ with T = XᵀdX, and f(M) by f'(M) times that. For the
+  # transpose, the cotangent of M is G ⊙ f'(M), and that of X is X times twice its
+  # symmetric part. M is symmetric, so f'(M) factors out: X̄ = X((G + Gᵀ) ⊙ f'(M)), one
+  # pass over G.
+  (x, parameters), (x_dot, parameters_dot) = primals, tangents
   m = _linalg.self_product(x)
-  return f(m, parameters), (x, m, parameters)
+
+  def change(x_dot):
+    t = _linalg.matmul(x.mT, x_dot)
+    return jax.jvp(lambda m: f(m, parameters), (m,), (t + t.mT,))[1]
+
+  def pull_back(g):
+    return _linalg.weighted_symmetric_product(x, g, m, parameters, f)
+
+  out, change_by_parameters = jax.jvp(
+    functools.partial(f, m), (parameters,), (parameters_dot,)
+  )
+  return out, change_by_parameters + _linalg.linear_map(
+    change, pull_back, x_dot, out.shape
+  )
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _pool_bwd(f, residuals, g):
-  # The cotangent of M is G ⊙ f'(M), and that of X is X times twice its symmetric
-  # part. M is symmetric, so f'(M) factors out: X̄ = X((G + Gᵀ) ⊙ f'(M)).
-  x, m, parameters = residuals
-  x_bar = _linalg.weighted_symmetric_product(x, g, m, parameters, f)
-  _, parameters_vjp = jax.vjp(functools.partial(f, m), parameters)
-  return x_bar, *parameters_vjp(g)
-
-
-_pool.defvjp(_pool_fwd, _pool_bwd)
+_pool = jax.jit(_differentiable_pool, static_argnums=0)

@@ -10,14 +10,14 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-import jax
 import jax.numpy as jnp
 
 from pnjax.ops import _checks
 from pnjax.ops import _gram
+from pnjax.ops import _products
+from pnjax.ops import _routes
 from pnjax.ops import _scaling
 from pnjax.ops import _spectrum
-from pnjax.ops._linalg import geometric_sum
 from pnjax.ops._linalg import matmul
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ def spectral_gamma_forms(
   phi: Float[ArrayLike, "*batch N d"],
   directions: Float[ArrayLike, "d R"],
   power: ScalarLike,
+  route: str = "auto",
 ) -> Float[Array, "*batch R"]:
   """Quadratic forms pᵀΨp of Ψ = `spectral_gamma_pool(phi, power)`.
 
@@ -62,11 +63,13 @@ def spectral_gamma_forms(
     phi: Feature vectors.
     directions: Vectors p, one per column.
     power: Exponent γ > 0, usually at most 1.
+    route: `"gram"`, `"matmul"` or `"auto"`, as in `spectral_gamma_pool`.
 
   Returns:
     One number per direction.
   """
-  return _forms(_spectrum.GAMMA, phi, directions, power=power)
+  products = _products.gamma_products(power)
+  return _forms(_spectrum.GAMMA, phi, directions, route, products, power=power)
 
 
 def spectral_maxexp_forms(
@@ -74,6 +77,7 @@ def spectral_maxexp_forms(
   directions: Float[ArrayLike, "d R"],
   eta: ScalarLike,
   lam: ScalarLike = 1e-6,
+  route: str = "auto",
 ) -> Float[Array, "*batch R"]:
   """Quadratic forms pᵀΨp of Ψ = `spectral_maxexp_pool(phi, eta, lam)`.
 
@@ -83,16 +87,15 @@ def spectral_maxexp_forms(
     eta: Exponent η > 0, at least 1 in the paper. A Python integer needs only
       matrix products.
     lam: Constant λ >= 0 added to the trace.
+    route: `"gram"`, `"matmul"` or `"auto"`, as in `spectral_maxexp_pool`.
 
   Returns:
     One number per direction.
   """
-  if not _checks.is_whole(eta):
-    return _forms(_spectrum.MAXEXP, phi, directions, lam, eta=eta)
-  phi = _checks.as_features("phi", phi)
-  x = _scaling.scale_features(phi, lam)
-  _checks.as_positive(x.dtype, eta=eta)
-  return _maxexp_by_products(x, _as_directions(directions, x), eta).astype(phi.dtype)
+  products = _products.maxexp_products(eta)
+  if route == "products":
+    route = "matmul"
+  return _forms(_spectrum.MAXEXP, phi, directions, route, products, lam, eta=eta)
 
 
 def spectral_sigme_forms(
@@ -100,6 +103,8 @@ def spectral_sigme_forms(
   directions: Float[ArrayLike, "d R"],
   eta_prime: ScalarLike,
   lam: ScalarLike = 1e-6,
+  route: str = "auto",
+  max_eta_prime: float | None = None,
 ) -> Float[Array, "*batch R"]:
   """Quadratic forms pᵀΨp of Ψ = `spectral_sigme_pool(phi, eta_prime, lam)`.
 
@@ -108,17 +113,23 @@ def spectral_sigme_forms(
     directions: Vectors p, one per column.
     eta_prime: Parameter η' > 0, twice the slope at zero.
     lam: Constant λ >= 0 added to the trace.
+    route: `"gram"`, `"matmul"` or `"auto"`, as in `spectral_sigme_pool`.
+    max_eta_prime: Upper bound on a traced η', as in `spectral_sigme_pool`.
 
   Returns:
     One number per direction.
   """
-  return _forms(_spectrum.SIGME, phi, directions, lam, eta_prime=eta_prime)
+  products = _products.sigme_products(eta_prime, max_eta_prime)
+  return _forms(
+    _spectrum.SIGME, phi, directions, route, products, lam, eta_prime=eta_prime
+  )
 
 
 def spectral_asinhe_forms(
   phi: Float[ArrayLike, "*batch N d"],
   directions: Float[ArrayLike, "d R"],
   gamma_prime: ScalarLike,
+  route: str = "auto",
 ) -> Float[Array, "*batch R"]:
   """Quadratic forms pᵀΨp of Ψ = `spectral_asinhe_pool(phi, gamma_prime)`.
 
@@ -126,11 +137,12 @@ def spectral_asinhe_forms(
     phi: Feature vectors.
     directions: Vectors p, one per column.
     gamma_prime: Slope γ' > 0 at zero.
+    route: `"gram"` or `"auto"`, which are the same here.
 
   Returns:
     One number per direction.
   """
-  return _forms(_spectrum.ASINHE, phi, directions, gamma_prime=gamma_prime)
+  return _forms(_spectrum.ASINHE, phi, directions, route, gamma_prime=gamma_prime)
 
 
 def _as_directions(directions: ArrayLike, x: Array) -> Float[Array, "d R"]:
@@ -147,6 +159,8 @@ def _forms(
   f: _spectrum.SpectralFunction,
   phi: ArrayLike,
   directions: ArrayLike,
+  route: str,
+  products: _products.Products | None = None,
   lam: ScalarLike | None = None,
   **parameter: ScalarLike,
 ) -> Array:
@@ -154,11 +168,11 @@ def _forms(
   phi = _checks.as_features("phi", phi)
   x = _scaling.scale_features(phi, lam)
   scalar = _checks.as_positive(x.dtype, **parameter)
-  directions = _as_directions(directions, x)
-  return _gram.quadratic_forms(f, x, directions, scalar).astype(phi.dtype)
-
-
-@functools.partial(jax.jit, static_argnums=2)
-def _maxexp_by_products(x: Array, directions: Array, eta: int) -> Array:
-  z = matmul(x, directions)
-  return jnp.sum(z * matmul(geometric_sum(matmul(x, x.mT), eta), z), axis=-2)
+  _routes.check(route, products, parameter, known=("auto", "gram", "matmul"))
+  compute = _routes.choose(
+    route,
+    products,
+    functools.partial(_gram.compiled_quadratic_forms, f),
+    products.quadratic_forms if products else None,
+  )
+  return compute(x, _as_directions(directions, x), scalar).astype(phi.dtype)

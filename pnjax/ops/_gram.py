@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 import functools
 from typing import TYPE_CHECKING
+from typing import Any
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from pnjax.ops import _linalg
 from pnjax.ops import _spectral
 from pnjax.ops import _spectrum
 from pnjax.ops._linalg import matmul
@@ -30,25 +30,25 @@ if TYPE_CHECKING:
 def matrix_function(
   f: _spectrum.SpectralFunction,
   x: Float[Array, "*batch N d"],
-  parameter: Float[Array, ""],
+  parameters: Any,
 ) -> Float[Array, "*batch d d"]:
   """Return ψ(XᵀX)."""
-  return _matrix_function_fwd(f, x, parameter)[0]
+  return _matrix_function_fwd(f, x, parameters)[0]
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _matrix_function_fwd(f, x, parameter):
+def _matrix_function_fwd(f, x, parameters):
   gram = _decompose(x)
-  g = _quotients(f, gram.w, parameter)
-  out = _linalg.self_product(jnp.sqrt(g)[..., None] * gram.y)
-  return out, (gram, parameter)
+  g = _quotients(f, gram.w, parameters)
+  # Written so that the result is symmetric to the last digit.
+  factor = jnp.sqrt(jnp.abs(g))[..., None] * gram.y
+  out = matmul(factor.mT, jnp.sign(g)[..., None] * factor)
+  return out, (gram, parameters)
 
 
-@functools.partial(jax.jit, static_argnums=0)
 def _matrix_function_bwd(f, residuals, g_out):
-  gram, parameter = residuals
+  gram, parameters = residuals
   # The only product with the d×d cotangent; the others cost N×N×d.
-  return _pull_back(f, gram, parameter, lambda u: symmetric_product(u, g_out) / 2)
+  return _pull_back(f, gram, parameters, lambda u: symmetric_product(u, g_out) / 2)
 
 
 matrix_function.defvjp(_matrix_function_fwd, _matrix_function_bwd)
@@ -59,42 +59,42 @@ def quadratic_forms(
   f: _spectrum.SpectralFunction,
   x: Float[Array, "*batch N d"],
   directions: Float[Array, "d R"],
-  parameter: Float[Array, ""],
+  parameters: Any,
 ) -> Float[Array, "*batch R"]:
   """Return pᵀ ψ(XᵀX) p for the columns p of `directions`."""
-  return _quadratic_forms_fwd(f, x, directions, parameter)[0]
+  return _quadratic_forms_fwd(f, x, directions, parameters)[0]
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _quadratic_forms_fwd(f, x, directions, parameter):
+def _quadratic_forms_fwd(f, x, directions, parameters):
   # pᵀψ(XᵀX)p = (Yp)ᵀ diag(g) (Yp).
   gram = _decompose(x)
   z = matmul(gram.y, directions)
-  g = _quotients(f, gram.w, parameter)
+  g = _quotients(f, gram.w, parameters)
   out = jnp.sum(g[..., None] * jnp.square(z), axis=-2)
-  return out, (gram, z, directions, parameter)
+  return out, (gram, z, directions, parameters)
 
 
-@functools.partial(jax.jit, static_argnums=0)
 def _quadratic_forms_bwd(f, residuals, g_out):
   # With P the directions and C = diag(cotangent), the cotangent of ψ(M) is PCPᵀ,
   # which is never formed, and the cotangent of P is 2ψ(M)PC = 2Yᵀ diag(g) (YP)C.
-  gram, z, directions, parameter = residuals
+  gram, z, directions, parameters = residuals
   c = g_out[..., None, :]
-  x_bar, parameter_bar = _pull_back(
+  x_bar, parameters_bar = _pull_back(
     f,
     gram,
-    parameter,
+    parameters,
     lambda u: matmul(matmul(u, directions) * c, directions.mT),
   )
-  g = _quotients(f, gram.w, parameter)
+  g = _quotients(f, gram.w, parameters)
   directions_bar = matmul(2 * gram.y.mT, g[..., None] * z * c)
   # The directions are shared by the whole batch.
   directions_bar = jnp.sum(directions_bar, axis=tuple(range(directions_bar.ndim - 2)))
-  return x_bar, directions_bar, parameter_bar
+  return x_bar, directions_bar, parameters_bar
 
 
 quadratic_forms.defvjp(_quadratic_forms_fwd, _quadratic_forms_bwd)
+
+compiled_quadratic_forms = jax.jit(quadratic_forms, static_argnums=0)
 
 
 class _Gram(NamedTuple):
@@ -118,23 +118,23 @@ def _decompose(x: Array) -> _Gram:
   return _Gram(v, _spectral.zero_below(float(jnp.finfo(w.dtype).eps), w), y)
 
 
-def _quotients(f, w, parameter):
-  """Return g(w) = ψ(w)/w = ψ[w, 0], which is positive."""
-  return f.divided_difference(w, jnp.zeros_like(w), parameter)
+def _quotients(f, w, parameters):
+  """Return g(w) = ψ(w)/w = ψ[w, 0]."""
+  return f.divided_difference(w, jnp.zeros_like(w), parameters)
 
 
 def _pull_back(
   f: _spectrum.SpectralFunction,
   gram: _Gram,
-  parameter: Array,
+  parameters: Any,
   times_cotangent: Callable[[Array], Array],
-) -> tuple[Array, Array]:
-  """Return the cotangents of X and of the parameter.
+) -> tuple[Array, Any]:
+  """Return the cotangents of X and of the parameters.
 
   Args:
     f: Function ψ.
     gram: Decomposition of XXᵀ.
-    parameter: Parameter of ψ.
+    parameters: Parameters of ψ.
     times_cotangent: Function that returns US for U of shape `[..., N, d]`, where S
       is the symmetrised cotangent of ψ(XᵀX).
   """
@@ -150,8 +150,8 @@ def _pull_back(
   u = jnp.where(w > 0, 1 / root, 0)[..., None] * y
   h = times_cotangent(u)
   b = matmul(h, u.mT)
-  g = _quotients(f, w, parameter)[..., :, None]
-  difference = f.divided_difference(w[..., :, None], w[..., None, :], parameter) - g
+  g = _quotients(f, w, parameters)[..., :, None]
+  difference = f.divided_difference(w[..., :, None], w[..., None, :], parameters) - g
   r = matmul(difference * b, u) + g * h
   x_bar = matmul(2 * v, jnp.where(w > 0, root, 0)[..., None] * r)
-  return x_bar, _spectral.parameter_cotangent(f, w, b, parameter)
+  return x_bar, _spectral.parameter_cotangents(f, w, b, parameters)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from typing import Any
 
@@ -22,6 +23,11 @@ def matmul(a: Array, b: Array) -> Array:
   Power Normalizations magnify small entries and the errors in them.
   """
   return jnp.matmul(a, b, precision=lax.Precision.HIGHEST)
+
+
+def identity_like(m: Float[Array, "*batch n n"]) -> Float[Array, "*batch n n"]:
+  """Identity matrices of the shape and dtype of `m`."""
+  return jnp.broadcast_to(jnp.eye(m.shape[-1], dtype=m.dtype), m.shape)
 
 
 def sym(m: Array) -> Array:
@@ -92,6 +98,37 @@ def _by_columns(x, g, m, weigh):
 _BLOCK = 512
 
 
+def linear_map(
+  apply: Callable[[Array], Array],
+  transpose: Callable[[Array], Array],
+  x: Array,
+  shape: Sequence[int],
+) -> Array:
+  """Return `apply(x)` for a linear function with a transpose of its own.
+
+  For the rule of a `custom_jvp`: unlike a `custom_vjp`, it leaves forward mode and
+  higher derivatives intact, and unlike the transpose that JAX derives, `transpose` may
+  be written for speed.
+
+  Args:
+    apply: Linear function A from `x` to an array of the given shape.
+    transpose: Its transpose Aᵀ.
+    x: Argument.
+    shape: Shape of the result.
+  """
+  # JAX has no public way to state a transpose except that of a linear solver. The
+  # system [[I, 0], [−A, I]] [u; v] = [x; 0] has the solution u = x, v = Ax, and the
+  # transposed one, for a right-hand side [a; b], has v = b, u = a + Aᵀb.
+  zero = jnp.broadcast_to(jnp.sum(x[..., :0]), shape)  # Linear in x, as it has to be.
+  _, out = lax.custom_linear_solve(
+    lambda uv: (uv[0], uv[1] - apply(uv[0])),
+    (x, zero),
+    lambda _, b: (b[0], b[1] + apply(b[0])),
+    lambda _, b: (b[0] + transpose(b[1]), b[1]),
+  )
+  return out
+
+
 @jax.custom_jvp
 def trace(m: Float[Array, "*batch d d"]) -> Float[Array, "*batch"]:
   """Trace over the last two axes."""
@@ -119,20 +156,3 @@ def _self_product_jvp(primals, tangents):
   (x,), (x_dot,) = primals, tangents
   t = matmul(x.mT, x_dot)
   return self_product(x), t + t.mT
-
-
-def geometric_sum(
-  k: Float[Array, "*batch n n"], count: int
-) -> Float[Array, "*batch n n"]:
-  """Return Σₙ (I − K)ⁿ over 0 <= n < count, by doubling."""
-  identity = jnp.eye(k.shape[-1], dtype=k.dtype)
-  identity = jnp.broadcast_to(identity, k.shape)
-  a = identity - k
-  power, total = a, identity  # Aⁿ and the sum of n terms, n = 1.
-  for bit in bin(count)[3:]:
-    total = total + matmul(power, total)
-    power = matmul(power, power)
-    if bit == "1":
-      total = total + power
-      power = matmul(power, a)
-  return total

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 from typing import TYPE_CHECKING
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from pnjax.ops import _checks
+from pnjax.ops import _routes
 from pnjax.ops import _scaling
 from pnjax.ops import _spectrum
 from pnjax.ops._linalg import matmul
@@ -98,58 +100,55 @@ def _normalize(
   x = _checks.upcast(m)
   x = x if lam is None else _scaling.trace_normalize(x, lam)
   scalar = _checks.as_positive(x.dtype, **parameter)
-  return matrix_function(f, x, scalar).astype(m.dtype)
+  compute = _routes.reverse_mode(compiled_matrix_function)
+  return compute(f, x, scalar).astype(m.dtype)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def matrix_function(
-  f: _spectrum.SpectralFunction,
-  m: Float[Array, "*batch d d"],
-  parameter: Float[Array, ""],
+  f: _spectrum.SpectralFunction, m: Float[Array, "*batch d d"], parameters: Any
 ) -> Float[Array, "*batch d d"]:
   """Return U ψ(Λ) Uᵀ, where U Λ Uᵀ is the symmetric part of `m`."""
-  return _matrix_function_fwd(f, m, parameter)[0]
+  return _matrix_function_fwd(f, m, parameters)[0]
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _matrix_function_fwd(f, m, parameter):
+def _matrix_function_fwd(f, m, parameters):
   w, u = jnp.linalg.eigh(m)
   # `eigh` returns zero eigenvalues as up to two rounding units of the largest, with
   # either sign; the negative ones would have no real power.
   w = zero_below(4 * float(jnp.finfo(w.dtype).eps), w)
-  out = matmul(u * f.value(w, parameter)[..., None, :], u.mT)
-  return out, (w, u, parameter)
+  out = matmul(u * f.value(w, parameters)[..., None, :], u.mT)
+  return out, (w, u, parameters)
 
 
-@functools.partial(jax.jit, static_argnums=0)
 def _matrix_function_bwd(f, residuals, g):
   # Daleckii–Krein: in the eigenbasis, the derivative of F = ψ(M) is an element-wise
   # product with the divided differences L_ij = ψ[λ_i, λ_j],
   #   dF = U (L ⊙ (Uᵀ dM U)) Uᵀ.
   # L is symmetric, so the adjoint applies the same operation to the cotangent G,
   # symmetrised because M is. Nothing is divided by a difference of eigenvalues, so
-  # ties are harmless. For the parameter p, ∂F/∂p = U ∂ψ/∂p(Λ) Uᵀ.
-  w, u, parameter = residuals
+  # ties are harmless. For a parameter p, ∂F/∂p = U ∂ψ/∂p(Λ) Uᵀ.
+  w, u, parameters = residuals
   b = matmul(u.mT, matmul(sym(g), u))
-  divided = f.divided_difference(w[..., :, None], w[..., None, :], parameter)
+  divided = f.divided_difference(w[..., :, None], w[..., None, :], parameters)
   m_bar = matmul(u, matmul(divided * b, u.mT))
-  return m_bar, parameter_cotangent(f, w, b, parameter)
+  return m_bar, parameter_cotangents(f, w, b, parameters)
 
 
 matrix_function.defvjp(_matrix_function_fwd, _matrix_function_bwd)
 
+compiled_matrix_function = jax.jit(matrix_function, static_argnums=0)
 
-def parameter_cotangent(
+
+def parameter_cotangents(
   f: _spectrum.SpectralFunction,
   w: Float[Array, "*batch n"],
   b: Float[Array, "*batch n n"],
-  parameter: Float[Array, ""],
-) -> Float[Array, ""]:
-  """Return the cotangent Σᵢ Bᵢᵢ ∂ψ(wᵢ)/∂p of the parameter p, with B = UᵀGU."""
-  _, slope = jax.jvp(
-    functools.partial(f.value, w), (parameter,), (jnp.ones_like(parameter),)
-  )
-  return jnp.sum(jnp.diagonal(b, axis1=-2, axis2=-1) * slope)
+  parameters: Any,
+) -> Any:
+  """Return the cotangent Σᵢ Bᵢᵢ ∂ψ(wᵢ)/∂p of each parameter p, with B = UᵀGU."""
+  _, pull_back = jax.vjp(functools.partial(f.value, w), parameters)
+  return pull_back(jnp.diagonal(b, axis1=-2, axis2=-1))[0]
 
 
 def zero_below(

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import functools
 from typing import TYPE_CHECKING
+from typing import Any
 
 import jax
 
 from pnjax.ops import _checks
 from pnjax.ops import _gram
 from pnjax.ops import _linalg
+from pnjax.ops import _products
+from pnjax.ops import _routes
 from pnjax.ops import _scaling
 from pnjax.ops import _spectral
 from pnjax.ops import _spectrum
-from pnjax.ops._linalg import geometric_sum
-from pnjax.ops._linalg import matmul
-from pnjax.ops._linalg import symmetric_product
 
 if TYPE_CHECKING:
   from jax import Array
@@ -37,18 +37,24 @@ def spectral_gamma_pool(
   >>> spectral_gamma_pool(jnp.array([[2.0, 0.0]]), power=0.5).tolist()
   [[2.0, 0.0], [0.0, 0.0]]
 
-  As in `spectral_gamma`, the derivative omits zero eigenvalues.
+  As in `spectral_gamma`, the derivative omits zero eigenvalues. With
+  `route="matmul"`, four rounding units of the trace are added to eigenvalues: the
+  result and its derivative are finite for any features, and accurate where the N×N Gram
+  matrix (d×d if N >= d) has full rank, with eigenvalues far above these units.
 
   Args:
     phi: Feature vectors.
     power: Exponent γ > 0, usually at most 1.
-    route: `"gram"` decomposes an N×N matrix, `"direct"` a d×d one; `"auto"` takes
-      the smaller.
+    route: `"gram"` decomposes an N×N matrix, `"direct"` a d×d one; `"matmul"`, for
+      γ = ½ as a Python number, needs only matrix products of the smaller size.
+      `"auto"` takes `"matmul"` on GPUs and TPUs if possible, else the smaller
+      decomposition.
 
   Returns:
     Normalized matrices.
   """
-  return _pool(_spectrum.GAMMA, phi, route, power=power)
+  products = _products.gamma_products(power)
+  return _pool(_spectrum.GAMMA, phi, route, products, power=power)
 
 
 def spectral_maxexp_pool(
@@ -69,25 +75,17 @@ def spectral_maxexp_pool(
     eta: Exponent η > 0, at least 1 in the paper. A Python integer needs only
       matrix products.
     lam: Constant λ >= 0 added to the trace.
-    route: `"gram"` decomposes an N×N matrix, `"direct"` a d×d one; `"products"`
-      multiplies matrices of the smaller size, for a Python integer η. `"auto"`
-      takes `"products"` if possible, else the smaller decomposition.
+    route: `"gram"` decomposes an N×N matrix, `"direct"` a d×d one; `"matmul"` or
+      `"products"`, for a Python integer η, multiplies matrices of the smaller size.
+      `"auto"` takes `"matmul"` if possible, else the smaller decomposition.
 
   Returns:
     Normalized matrices.
   """
-  whole = _checks.is_whole(eta)
-  if route == "products" and not whole:
-    raise ValueError(
-      f'`eta` is {eta!r}, expected a Python integer for route="products"; '
-      'use route="auto" for a real or traced eta.'
-    )
-  if not whole or route not in ("auto", "products"):
-    return _pool(_spectrum.MAXEXP, phi, route, lam, eta=eta)
-  phi = _checks.as_features("phi", phi)
-  x = _scaling.scale_features(phi, lam)
-  _checks.as_positive(x.dtype, eta=eta)
-  return _maxexp_by_products(x, eta).astype(phi.dtype)
+  products = _products.maxexp_products(eta)
+  if route == "products":
+    route = "matmul"
+  return _pool(_spectrum.MAXEXP, phi, route, products, lam, eta=eta)
 
 
 def spectral_sigme_pool(
@@ -95,6 +93,7 @@ def spectral_sigme_pool(
   eta_prime: ScalarLike,
   lam: ScalarLike = 1e-6,
   route: str = "auto",
+  max_eta_prime: float | None = None,
 ) -> Float[Array, "*batch d d"]:
   """`spectral_sigme(cooccurrence(phi), eta_prime, lam)` without forming M.
 
@@ -102,13 +101,18 @@ def spectral_sigme_pool(
     phi: Feature vectors.
     eta_prime: Parameter η' > 0, twice the slope at zero.
     lam: Constant λ >= 0 added to the trace.
-    route: `"gram"` decomposes an N×N matrix, `"direct"` a d×d one; `"auto"` takes
-      the smaller.
+    route: `"gram"` decomposes an N×N matrix, `"direct"` a d×d one; `"matmul"` needs
+      only matrix products of the smaller size. `"auto"` takes `"matmul"` on GPUs and
+      TPUs, and elsewhere, or for a traced η' without a bound, the smaller
+      decomposition.
+    max_eta_prime: Upper bound on a traced η', which determines the number of products
+      of `"matmul"`. Beyond the bound, its accuracy declines.
 
   Returns:
     Normalized matrices.
   """
-  return _pool(_spectrum.SIGME, phi, route, lam, eta_prime=eta_prime)
+  products = _products.sigme_products(eta_prime, max_eta_prime)
+  return _pool(_spectrum.SIGME, phi, route, products, lam, eta_prime=eta_prime)
 
 
 def spectral_asinhe_pool(
@@ -132,57 +136,40 @@ def _pool(
   f: _spectrum.SpectralFunction,
   phi: ArrayLike,
   route: str,
+  products: _products.Products | None = None,
   lam: ScalarLike | None = None,
   **parameter: ScalarLike,
 ) -> Array:
-  """Return ψ(M), or ψ(M/(tr M + λ)) if λ is given, by the given route."""
+  """Return ψ(M), or ψ(M/(tr M + λ)) if λ is given, by the given route.
+
+  Args:
+    f: Function ψ.
+    phi: Feature vectors.
+    route: Route of the computation.
+    products: Function ψ by products alone, if there is one.
+    lam: Constant λ, or None if M keeps its trace.
+    **parameter: Name and value of the parameter of ψ.
+  """
   phi = _checks.as_features("phi", phi)
   x = _scaling.scale_features(phi, lam)
   scalar = _checks.as_positive(x.dtype, **parameter)
-  if route not in ("auto", "gram", "direct"):
-    raise ValueError(
-      f"`route` is {route!r}, expected 'auto', 'gram' or 'direct'; only MaxExp "
-      "also has 'products'."
-    )
-  num_vectors, dim = x.shape[-2:]
-  if route == "gram" or (route == "auto" and num_vectors < dim):
-    return _gram.matrix_function(f, x, scalar).astype(phi.dtype)
-  psi = _spectral.matrix_function(f, _linalg.self_product(x), scalar)
-  return psi.astype(phi.dtype)
+  _routes.check(route, products, parameter)
+  decompose = functools.partial(_compiled, f, _routes.takes_gram(route, x))
+  by_products = products.matrix_function if products else None
+  compute = _routes.choose(route, products, decompose, by_products)
+  return compute(x, scalar).astype(phi.dtype)
 
 
-@functools.partial(jax.jit, static_argnums=1)
-def _maxexp_by_products(x: Array, eta: int) -> Array:
-  """Return I − (I − XᵀX)^η with O(log η) products of the smaller size.
-
-  With A = I − K, I − A^η = K Σₙ Aⁿ over n < η, so g(K) is a geometric sum that needs
-  no decomposition and no division, and has no cancellation.
-  """
-  num_vectors, dim = x.shape[-2:]
-  if num_vectors < dim:
-    return _sandwich(x, geometric_sum(matmul(x, x.mT), eta))
-  m = _linalg.self_product(x)
-  return matmul(m, geometric_sum(m, eta))
-
-
-@jax.custom_vjp
-def _sandwich(
-  x: Float[Array, "*batch N d"], p: Float[Array, "*batch N N"]
+def matrix_function(
+  f: _spectrum.SpectralFunction,
+  by_gram: bool,
+  x: Float[Array, "*batch N d"],
+  parameters: Any,
 ) -> Float[Array, "*batch d d"]:
-  """Return XᵀPX for symmetric P."""
-  return matmul(x.mT, matmul(p, x))
+  """Return ψ(XᵀX) by a decomposition of the N×N Gram matrix, or of the d×d one."""
+  if by_gram:
+    return _gram.matrix_function(f, x, parameters)
+  return _spectral.matrix_function(f, _linalg.self_product(x), parameters)
 
 
-def _sandwich_fwd(x, p):
-  return _sandwich(x, p), (x, p)
-
-
-def _sandwich_bwd(residuals, g):
-  # With the symmetrised cotangent S and H = XS, X̄ = 2PXS = 2PH and P̄ = XSXᵀ = HXᵀ:
-  # one product with the d×d cotangent for both.
-  x, p = residuals
-  h = symmetric_product(x, g) / 2
-  return matmul(2 * p, h), matmul(h, x.mT)
-
-
-_sandwich.defvjp(_sandwich_fwd, _sandwich_bwd)
+_compiled = jax.jit(matrix_function, static_argnums=(0, 1))

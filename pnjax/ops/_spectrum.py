@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
+from typing import Any
 from typing import NamedTuple
 
 from jax import lax
@@ -23,15 +24,15 @@ if TYPE_CHECKING:
 
 
 class SpectralFunction(NamedTuple):
-  """A function ψ of eigenvalues with one trainable parameter.
+  """A function ψ of eigenvalues with trainable parameters.
 
   Attributes:
-    value: Function ψ(x; parameter).
-    divided_difference: Divided difference ψ[x, y; parameter].
+    value: Function ψ(x; parameters).
+    divided_difference: Divided difference ψ[x, y; parameters].
   """
 
-  value: Callable[[Array, Array], Array]
-  divided_difference: Callable[[Array, Array, Array], Array]
+  value: Callable[[Array, Any], Array]
+  divided_difference: Callable[[Array, Array, Any], Array]
 
 
 def _gamma_difference(x, y, power):

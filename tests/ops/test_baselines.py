@@ -47,6 +47,32 @@ def test_newton_schulz_converges_to_the_square_root(x64, rng):
   families.check_gradients(newton_schulz_sqrt, (m,), ("fwd", "rev"))
 
 
+@pytest.mark.parametrize("degree", [1, 5])
+def test_pade_sqrt_is_the_function_of_its_docstring(x64, rng, degree):
+  spectrum = np.array([1e-4, 0.3, 2.0, 5.0])
+  m, vectors = families.matrix_with_spectrum(rng, spectrum)
+  norm = np.linalg.norm(spectrum)
+  root = np.sqrt(spectrum / norm)
+  root = root / np.tanh((2 * degree + 1) * np.arctanh(root))
+  want = np.sqrt(norm) * (vectors * root) @ vectors.T
+  np.testing.assert_allclose(ops.pade_sqrt(m, degree), want, atol=1e-12)
+
+
+def test_pade_sqrt_converges_with_its_derivative(x64, rng):
+  m, _ = families.matrix_with_spectrum(rng, [2.0, 3.0, 4.0, 5.0])
+  want = ops.spectral_gamma(m, 0.5)
+  pade_sqrt = jax.jit(ops.pade_sqrt, static_argnums=(1, 2))
+  np.testing.assert_allclose(pade_sqrt(m, 10, 8), want, atol=1e-9)
+  families.check_gradients(lambda m: pade_sqrt(m, 10, 8), (m,), ("fwd", "rev"))
+
+
+def test_pade_sqrt_of_zero(rng):
+  zero = jnp.zeros((3, 3))
+  value, gradient = jax.value_and_grad(lambda m: ops.pade_sqrt(m).sum())(zero)
+  assert value == 0
+  assert np.all(np.isfinite(gradient))
+
+
 def test_gradients(x64, rng):
   x = rng.normal(size=(3, 4))
   families.check_gradients(jax.jit(ops.signed_sqrt), (x,), ("fwd", "rev"))
@@ -60,6 +86,8 @@ def test_gradients(x64, rng):
     (lambda: ops.matrix_log(jnp.eye(3), -1.0), ValueError, "lam"),
     (lambda: ops.newton_schulz_sqrt(jnp.eye(3), 0), ValueError, "iterations"),
     (lambda: ops.newton_schulz_sqrt(jnp.ones((2, 3))), ValueError, "square"),
+    (lambda: ops.pade_sqrt(jnp.eye(3), 0), ValueError, "degree"),
+    (lambda: ops.pade_sqrt(jnp.eye(3), 5, 0), ValueError, "iterations"),
   ],
 )
 def test_bad_input(call, error, match):

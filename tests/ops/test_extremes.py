@@ -33,6 +33,7 @@ MATRIX_OPERATORS = {
   **families.ELEMENTWISE,
   **{f"spectral {n}": v for n, v in families.SPECTRAL.items()},
   "newton_schulz_sqrt": (lambda m, _: ops.newton_schulz_sqrt(m), 1.0),
+  "pade_sqrt": (lambda m, _: ops.pade_sqrt(m), 1.0),
   "matrix_log": (ops.matrix_log, 1e-3),
   "signed_sqrt": (lambda m, _: ops.signed_sqrt(m), 1.0),
   "l2_normalize": (lambda m, _: ops.l2_normalize(m, (-2, -1)), 1.0),
