@@ -30,7 +30,7 @@ _REMOVED = {
 }
 
 # Fields that change where and how fast a run is computed, but not its results.
-_IRRELEVANT = ("dataset.data_dir", "train.num_threads")
+_IRRELEVANT = ("backbone.remat", "dataset.data_dir", "train.num_threads")
 
 
 def get_config() -> ml_collections.ConfigDict:
@@ -64,6 +64,9 @@ def get_config() -> ml_collections.ConfigDict:
   backbone.weights = config_dict.placeholder(str)
   backbone.recipe = config_dict.placeholder(str)  # Needed if the file does not tell.
   backbone.dtype = "float32"  # Type of the computation; "bfloat16" on accelerators.
+  # Whether the backward pass computes the inside of each stage again instead of keeping
+  # it (`jax.checkpoint`), so that larger batches fit; a step takes longer.
+  backbone.remat = False
   # Whether batch norm uses the statistics of each batch, synchronised over devices,
   # instead of those that came with the weights.
   backbone.batch_statistics = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 import dataclasses
+import functools
 from typing import TYPE_CHECKING
 
 from flax import linen as nn
@@ -28,11 +29,17 @@ class TrainableLayers:
   after: str | None = None
 
 
-class Backbone(nn.Module):
+class Backbone(nn.Module, kw_only=True):
   """A network that returns its last feature map, and on request its own logits.
 
   Subclasses have a field `num_classes` and implement the methods that raise here.
+
+  Attributes:
+    remat: Whether the backward pass computes the inside of each stage again instead of
+      keeping it, which takes less memory and more time.
   """
+
+  remat: bool = False
 
   def __call__(
     self, x: Float[Array, "B H W 3"], train: bool = False
@@ -70,9 +77,14 @@ class Backbone(nn.Module):
       raise ValueError(f"`after` is {after!r}, expected one of {', '.join(names)}.")
     feature_maps = {}
     for name in names[0 if after is None else names.index(after) + 1 :]:
-      x = functions[name](x)
+      x = self._recomputed(name, train)(x) if self.remat else functions[name](x)
       feature_maps[name] = x
     return feature_maps
+
+  def _recomputed(self, name: str, train: bool) -> Callable[[jax.Array], jax.Array]:
+    """Return the function of a stage, of which only the input is kept."""
+    stage = nn.remat(lambda module, x: module.stage_functions(train)[name](x))
+    return functools.partial(stage, self)
 
   def stage_functions(self, train: bool) -> dict[str, Callable[[jax.Array], jax.Array]]:
     """Return the functions that compute the stages, by name and in order."""

@@ -124,7 +124,7 @@ def _options(config: ml_collections.ConfigDict) -> dict[str, Any]:
     raise ValueError(
       f"backbone.dtype is {config.dtype!r}, expected one of {', '.join(_DTYPES)}."
     )
-  options = {"dtype": _DTYPES[config.dtype]}
+  options = {"dtype": _DTYPES[config.dtype], "remat": config.remat}
   if not config.batch_statistics:
     return options
   fields = {field.name for field in dataclasses.fields(models.BACKBONES[config.name])}
