@@ -19,16 +19,14 @@ are two figures, neither of which allocates any arrays:
 import argparse
 from collections.abc import Mapping
 import functools
-import importlib.util
-import os
 from typing import Any
 
 import jax
-from jax.experimental import topologies
 from jax.extend import core
 import jax.numpy as jnp
 import ml_collections
 
+from benchmarks import absent_tpus
 from pnjax import config as config_lib
 from pnjax import models
 from pnjax import pretrained
@@ -45,7 +43,7 @@ CASES: dict[str, tuple[int, dict[str, Any]]] = {
     {"pooling.spectral": True, "classifier.rank": _LOW_RANK},
   ),
 }
-PLATFORMS = {"tpu": "a TPU v5e", "cpu": "this CPU"}
+PLATFORMS = {"tpu": f"a {absent_tpus.NAME}", "cpu": "this CPU"}
 
 
 def main() -> None:
@@ -67,7 +65,7 @@ def print_memory(batch: int = 32, size: int = 448) -> None:
     size: Height and width of the images.
   """
   platform = "tpu"
-  if importlib.util.find_spec("libtpu") is None:
+  if not absent_tpus.has_compiler():
     platform = "cpu"
     print(
       "The TPU compiler is not installed, so the step is compiled for this CPU, where "
@@ -142,11 +140,19 @@ def compiled(task: train.Task, batch: int, size: int, platform: str) -> int:
   """
   shapes = arguments(task, batch, size)
   if platform == "tpu":
-    sharding = jax.sharding.SingleDeviceSharding(_absent_tpu())
+    sharding = jax.sharding.SingleDeviceSharding(*absent_tpus.devices(1))
     shapes = jax.tree.map(lambda s: s.update(sharding=sharding), shapes)
   step = jax.jit(functools.partial(training_step, task), donate_argnums=0)
   lowered = step.trace(*shapes).lower(lowering_platforms=(platform,))
-  stats = lowered.compile().memory_analysis()
+  return reserved_bytes(lowered.compile().memory_analysis())
+
+
+def reserved_bytes(stats: Any) -> int:
+  """Return the bytes of arguments, results and temporaries of a program.
+
+  Args:
+    stats: Its `memory_analysis()`.
+  """
   results = stats.output_size_in_bytes - stats.alias_size_in_bytes
   return stats.argument_size_in_bytes + stats.temp_size_in_bytes + results
 
@@ -199,15 +205,6 @@ def _kept_for_backward(jaxpr: core.Jaxpr) -> list[jax.core.ShapedArray]:
     else:
       forward.update(equation.outvars)
   return list(kept.values())
-
-
-def _absent_tpu() -> jax.Device:
-  # These keep the compiler from asking a machine that does not exist.
-  os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
-  os.environ.setdefault("TPU_ACCELERATOR_TYPE", "v5litepod-4")
-  os.environ.setdefault("TPU_WORKER_HOSTNAMES", "localhost")
-  topology = topologies.get_topology_desc(platform="tpu", topology_name="v5e:2x2")
-  return topology.devices[0]
 
 
 def _bytes(tree: Any) -> int:
