@@ -16,8 +16,6 @@ from pnjax.ops._cooccurrence import append_coordinates
 from pnjax.ops._cooccurrence import beta_center
 from pnjax.ops._cooccurrence import cooccurrence
 from pnjax.ops._cooccurrence import tensor_feature_map
-from pnjax.ops._cooccurrence import triu_unvectorize
-from pnjax.ops._cooccurrence import triu_vectorize
 from pnjax.ops._corrections import add_residual
 from pnjax.ops._corrections import trace_compensate
 from pnjax.ops._elementwise import asinhe
@@ -54,6 +52,8 @@ from pnjax.ops._spectral_pool import spectral_maxexp_pool
 from pnjax.ops._spectral_pool import spectral_sigme_pool
 from pnjax.ops._suggest import suggest_first_order_parameters
 from pnjax.ops._suggest import suggest_parameters
+from pnjax.ops._triangle import triu_unvectorize
+from pnjax.ops._triangle import triu_vectorize
 
 __all__ = [
   "POWER_NORMS",

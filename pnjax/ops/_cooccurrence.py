@@ -5,12 +5,9 @@ Secs. 3.3 and 4.1, Eqs. 4 and 10 of the paper.
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
-from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 
 from pnjax.ops import _checks
 from pnjax.ops import _linalg
@@ -82,6 +79,9 @@ def append_coordinates(
 def cooccurrence(phi: Float[ArrayLike, "*batch N d"]) -> Float[Array, "*batch d d"]:
   """Co-occurrence matrix M = 1/N Σₙ φₙφₙᵀ (Eq. 10).
 
+  In front of a Power Normalization, use `sigme_pool(phi, ...)` and the like instead: one
+  operator whose derivative passes over the matrix once, in about half of the time.
+
   >>> cooccurrence(jnp.array([[1.0, 0.0], [1.0, 1.0]])).tolist()
   [[1.0, 0.5], [0.5, 0.5]]
 
@@ -122,73 +122,3 @@ def tensor_feature_map(phi: Float[ArrayLike, "*batch N d"], order: int) -> Array
     powers = powers.reshape(*batch, num_vectors, -1)
   psi = _linalg.matmul(powers.mT, x) / num_vectors
   return psi.reshape(*batch, *[dim] * order).astype(phi.dtype)
-
-
-def triu_vectorize(
-  m: Float[ArrayLike, "*batch d d"],
-) -> Float[Array, "*batch d*(d+1)//2"]:
-  """Upper triangle as a vector, with off-diagonal entries multiplied by √2.
-
-  For symmetric A and B, ⟨triu_vectorize(A), triu_vectorize(B)⟩ = ⟨A, B⟩: half
-  the length, and the same kernel.
-
-  >>> triu_vectorize(jnp.array([[1.0, 2.0], [2.0, 3.0]])).tolist()
-  [1.0, 2.83, 3.0]
-
-  Args:
-    m: Symmetric matrices.
-
-  Returns:
-    Vectors in the order of `numpy.triu_indices`.
-  """
-  m = _checks.as_square("m", m)
-  x = _checks.upcast(m)
-  dim = m.shape[-1]
-  flat = _off_diagonal_times(math.sqrt(2), x).reshape(*m.shape[:-2], dim * dim)
-  v = flat.at[..., _triu_positions(dim)].get(**_UNCHECKED)
-  return v.astype(m.dtype)
-
-
-def triu_unvectorize(v: Float[ArrayLike, "*batch l"]) -> Float[Array, "*batch d d"]:
-  """Inverse of `triu_vectorize`.
-
-  Args:
-    v: Vectors of length d(d + 1)/2.
-
-  Returns:
-    Symmetric matrices.
-  """
-  v = _checks.as_floating("v", v)
-  length = v.shape[-1] if v.ndim else 0
-  dim = (math.isqrt(8 * length + 1) - 1) // 2
-  if dim < 1 or dim * (dim + 1) // 2 != length:
-    raise ValueError(
-      f"`v` has shape {v.shape}, expected [..., d(d + 1)/2] for an integer "
-      f"d >= 1; the nearest is d = {max(dim, 1)}, length "
-      f"{max(dim, 1) * (max(dim, 1) + 1) // 2}."
-    )
-  x = _checks.upcast(v)
-  flat = jnp.zeros((*v.shape[:-1], dim * dim), x.dtype)
-  flat = flat.at[..., _triu_positions(dim)].set(x, **_UNCHECKED)
-  upper = flat.reshape(*v.shape[:-1], dim, dim)
-  upper = _off_diagonal_times(1 / math.sqrt(2), upper)
-  return (upper + jnp.triu(upper, 1).mT).astype(v.dtype)
-
-
-# Properties of `_triu_positions` that XLA need not check: they make the derivative,
-# a scatter, several times faster.
-_UNCHECKED: dict[str, Any] = {
-  "mode": "promise_in_bounds",
-  "unique_indices": True,
-  "indices_are_sorted": True,
-}
-
-
-def _triu_positions(dim: int) -> np.ndarray:
-  """Positions of the upper triangle in the flattened matrix."""
-  return np.ravel_multi_index(np.triu_indices(dim), (dim, dim)).astype(np.int32)
-
-
-def _off_diagonal_times(factor: float, m: Array) -> Array:
-  diagonal = jnp.eye(m.shape[-1], dtype=bool)
-  return m * jnp.broadcast_to(jnp.where(diagonal, 1.0, factor), m.shape).astype(m.dtype)

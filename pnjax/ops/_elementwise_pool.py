@@ -7,10 +7,8 @@ once and takes the trace from the features.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 import functools
 from typing import TYPE_CHECKING
-from typing import Any
 
 import jax
 
@@ -43,7 +41,7 @@ def gamma_pool(
   x = _scaling.scale_features(phi)
   power = _checks.as_scalar("power", power, x.dtype, above=0)
   lam = _checks.as_scalar("lam", lam, x.dtype, at_least=0)
-  return _pool(_shifted_power, x, (power, lam)).astype(phi.dtype)
+  return _pool(_elementwise.GAMMA, x, (power, lam)).astype(phi.dtype)
 
 
 def maxexp_pool(
@@ -59,7 +57,7 @@ def maxexp_pool(
   Returns:
     Matrices with entries from 0 to 1.
   """
-  return _normalize(_elementwise.maxexp_of_probability, phi, lam, eta=eta)
+  return _normalize(_elementwise.MAXEXP, phi, lam, eta=eta)
 
 
 def asinhe_pool(
@@ -78,7 +76,7 @@ def asinhe_pool(
   Returns:
     Normalized matrices.
   """
-  return _normalize(_elementwise.scaled_arcsinh, phi, gamma_prime=gamma_prime)
+  return _normalize(_elementwise.ASINHE, phi, gamma_prime=gamma_prime)
 
 
 def sigme_pool(
@@ -99,7 +97,7 @@ def sigme_pool(
     Matrices with entries from −1 to 1.
   """
   return _normalize(
-    _elementwise.centered_sigmoid,
+    _elementwise.SIGME,
     phi,
     lam if trace_normalize else None,
     eta_prime=eta_prime,
@@ -107,7 +105,7 @@ def sigme_pool(
 
 
 def _normalize(
-  f: Callable[[Array, Array], Array],
+  f: _elementwise.ElementwiseFunction,
   phi: ArrayLike,
   lam: ScalarLike | None = None,
   **parameter: ScalarLike,
@@ -119,19 +117,14 @@ def _normalize(
   return _pool(f, x, scalar).astype(phi.dtype)
 
 
-def _shifted_power(m, parameters):
-  power, lam = parameters
-  return _elementwise.positive_power(lam + m, power)
-
-
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _differentiable_pool(
-  f: Callable[[Array, Any], Array],
+  f: _elementwise.ElementwiseFunction,
   x: Float[Array, "*batch N d"],
   parameters: Array | tuple[Array, ...],
 ) -> Float[Array, "*batch d d"]:
-  """Return f(XᵀX; parameters) for an element-wise function f."""
-  return f(_linalg.self_product(x), parameters)
+  """Return f(XᵀX; parameters)."""
+  return f.value(_linalg.self_product(x), parameters)
 
 
 @_differentiable_pool.defjvp
@@ -142,17 +135,20 @@ def _differentiable_pool_jvp(f, primals, tangents):
   # pass over G.
   (x, parameters), (x_dot, parameters_dot) = primals, tangents
   m = _linalg.self_product(x)
+  out, change_by_parameters = jax.jvp(
+    functools.partial(f.value, m), (parameters,), (parameters_dot,)
+  )
+
+  def slope(m, out):
+    return f.slope(m, out, parameters)
 
   def change(x_dot):
     t = _linalg.matmul(x.mT, x_dot)
-    return jax.jvp(lambda m: f(m, parameters), (m,), (t + t.mT,))[1]
+    return (t + t.mT) * slope(m, out)
 
   def pull_back(g):
-    return _linalg.weighted_symmetric_product(x, g, m, parameters, f)
+    return _linalg.weighted_symmetric_product(x, g, slope, m, out)
 
-  out, change_by_parameters = jax.jvp(
-    functools.partial(f, m), (parameters,), (parameters_dot,)
-  )
   return out, change_by_parameters + _linalg.linear_map(
     change, pull_back, x_dot, out.shape
   )

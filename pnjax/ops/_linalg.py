@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
-from typing import Any
 
 import jax
 from jax import lax
@@ -43,27 +42,21 @@ def symmetric_product(
   The only product with its d×d cotangent that the derivative of a pooling operator
   needs.
   """
-  return _by_columns(x, g, g, lambda total, _: total)
+  return _by_columns(x, g, (), lambda total: total)
 
 
 def weighted_symmetric_product(
   x: Float[Array, "*batch N d"],
   g: Float[Array, "*batch d d"],
-  m: Float[Array, "*batch d d"],
-  parameters: Any,
-  f: Callable[[Array, Any], Array],
+  weights: Callable[..., Array],
+  *matrices: Float[Array, "*batch d d"],
 ) -> Float[Array, "*batch N d"]:
-  """Return X ((G + Gᵀ) ⊙ f'(M; parameters)) for symmetric M and element-wise f."""
-
-  def weigh(total, m):
-    _, slope = jax.jvp(lambda m: f(m, parameters), (m,), (jnp.ones_like(m),))
-    return total * slope
-
-  return _by_columns(x, g, m, weigh)
+  """Return X ((G + Gᵀ) ⊙ W) for W = `weights(*matrices)`, an element-wise function."""
+  return _by_columns(x, g, matrices, lambda total, *m: total * weights(*m))
 
 
-def _by_columns(x, g, m, weigh):
-  """Return X weigh(G + Gᵀ, M), in blocks of columns where that is faster.
+def _by_columns(x, g, matrices, weigh):
+  """Return X weigh(G + Gᵀ, *matrices), in blocks of columns where that is faster.
 
   A block fits in the cache of a CPU; the whole sum makes a round trip to memory.
   """
@@ -71,26 +64,26 @@ def _by_columns(x, g, m, weigh):
   num_blocks = -(-dim // _BLOCK)
   width = -(-dim // num_blocks)
 
-  def at_once(x, g, m):
-    return matmul(x, weigh(g + g.mT, m))
+  def at_once(x, g, *matrices):
+    return matmul(x, weigh(g + g.mT, *matrices))
 
-  def in_blocks(x, g, m):
+  def in_blocks(x, g, *matrices):
     def add_block(i, out):
       # The last block starts early instead of being narrower: its overlap with the
       # previous block is written twice, with the same values.
       start = jnp.minimum(i * width, dim - width)
       rows = lax.dynamic_slice_in_dim(g, start, width, axis=-2)
-      columns, m_columns = (
-        lax.dynamic_slice_in_dim(a, start, width, axis=-1) for a in (g, m)
+      columns, *others = (
+        lax.dynamic_slice_in_dim(a, start, width, axis=-1) for a in (g, *matrices)
       )
-      block = matmul(x, weigh(columns + rows.mT, m_columns))
+      block = matmul(x, weigh(columns + rows.mT, *others))
       return lax.dynamic_update_slice_in_dim(out, block, start, axis=-1)
 
     return lax.fori_loop(0, num_blocks, add_block, jnp.zeros_like(x))
 
   if num_blocks == 1:
-    return at_once(x, g, m)
-  return lax.platform_dependent(x, g, m, cpu=in_blocks, default=at_once)
+    return at_once(x, g, *matrices)
+  return lax.platform_dependent(x, g, *matrices, cpu=in_blocks, default=at_once)
 
 
 # Maximum number of columns per block. At d = 2058 on two cores, widths of 200 to 600
@@ -120,13 +113,15 @@ def linear_map(
   # system [[I, 0], [−A, I]] [u; v] = [x; 0] has the solution u = x, v = Ax, and the
   # transposed one, for a right-hand side [a; b], has v = b, u = a + Aᵀb.
   zero = jnp.broadcast_to(jnp.sum(x[..., :0]), shape)  # Linear in x, as it has to be.
-  _, out = lax.custom_linear_solve(
+  u, out = lax.custom_linear_solve(
     lambda uv: (uv[0], uv[1] - apply(uv[0])),
     (x, zero),
     lambda _, b: (b[0], b[1] + apply(b[0])),
     lambda _, b: (b[0] + transpose(b[1]), b[1]),
   )
-  return out
+  # Adds nothing. If the result did not depend on u, the cotangent of u would be a zero
+  # that JAX does not differentiate again.
+  return out + jnp.where(False, u[(0,) * u.ndim], 0)
 
 
 @jax.custom_jvp

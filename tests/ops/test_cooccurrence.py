@@ -70,34 +70,12 @@ def test_tensor_is_super_symmetric(x64, rng):
     np.testing.assert_allclose(psi, psi.transpose(axes), rtol=1e-12)
 
 
-def test_triangle_is_an_invertible_isometry(x64, rng):
-  m = rng.normal(size=(2, 3, 6, 6))
-  m = m + m.mT
-  v = np.asarray(jax.jit(ops.triu_vectorize)(m))
-  assert v.shape == (2, 3, 21)
-  np.testing.assert_allclose(
-    np.sum(v[0] * v[1], axis=-1), np.sum(m[0] * m[1], axis=(-2, -1)), rtol=1e-12
-  )
-  np.testing.assert_allclose(jax.jit(ops.triu_unvectorize)(v), m, rtol=1e-14)
-
-
-def test_triangle_has_the_order_of_triu_indices(x64):
-  m = np.arange(9.0).reshape(3, 3)
-  m = m + m.T
-  rows, columns = np.triu_indices(3)
-  want = m[rows, columns] * np.where(rows == columns, 1, np.sqrt(2))
-  np.testing.assert_allclose(ops.triu_vectorize(m), want, rtol=1e-15)
-
-
 def test_gradients(x64, rng):
   phi = rng.normal(size=(2, 5, 3))
   families.check_second_derivatives(ops.beta_center, (phi, 0.3))
   families.check_second_derivatives(ops.append_coordinates, (phi, phi[0, :, :2]))
   families.check_second_derivatives(ops.cooccurrence, (phi,))
   families.check_second_derivatives(lambda x: ops.tensor_feature_map(x, 3), (phi,))
-  m = ops.cooccurrence(phi)
-  families.check_second_derivatives(ops.triu_vectorize, (m,))
-  families.check_second_derivatives(ops.triu_unvectorize, (ops.triu_vectorize(m),))
 
 
 def test_eq_17_derivative_with_coordinate_blocks(x64, rng):
@@ -151,9 +129,6 @@ def test_eq_18_derivative_of_average_pooling(x64, rng):
       r"\(2, 4, 2\)",
     ),
     (lambda: ops.tensor_feature_map(jnp.ones((2, 3)), 0), ValueError, "order"),
-    (lambda: ops.triu_vectorize(jnp.ones((2, 3))), ValueError, r"\(2, 3\).*square"),
-    (lambda: ops.triu_unvectorize(jnp.ones(5)), ValueError, "length 3"),
-    (lambda: ops.triu_unvectorize(1.0), ValueError, r"\(\)"),
   ],
 )
 def test_bad_input(call, error, match):

@@ -48,6 +48,8 @@ def test_linear_map(x64, rng):
   _, vjp = jax.vjp(jax.vmap(apply), jnp.asarray(x))
   y = rng.normal(size=(5, 4))
   np.testing.assert_allclose(vjp(jnp.asarray(y))[0], 2 * y @ a)
+  _, vjp_of_vjp = jax.vjp(lambda y: vjp(y)[0], jnp.asarray(y))
+  np.testing.assert_allclose(vjp_of_vjp(jnp.asarray(x))[0], x @ a.T)
 
 
 @pytest.mark.parametrize(
