@@ -1,22 +1,22 @@
-"""Speed of ResNet-50 against PyTorch on the same machine in one run, and its memory.
+"""Speed of ResNet-50 against PyTorch on the same machine in one run.
 
-  python -m benchmarks.backbone
+  python -m benchmarks.backbone > benchmarks/results/backbone.md
 
-Both frameworks take turns at a training step and at an evaluation step. The training
-step is not that of `pnjax.train` but the simplest that both frameworks share: forward,
-cross-entropy, backward and plain SGD, with fixed batch norm as in fine-tuning.
-PyTorch runs channels-last. `--devices=2` splits the CPU into two devices, each with
-half of the batch, as `JAX_NUM_CPU_DEVICES=2` does for a run.
+What it prints is a page in Markdown. Both frameworks take turns at a training step and
+at an evaluation step. The training step is not that of `pnjax.train` but the simplest
+that both frameworks share: forward, cross-entropy, backward and plain SGD, with fixed
+batch norm as in fine-tuning. PyTorch runs channels-last. `--devices=2` splits the CPU
+into two devices, each with half of the batch, as `JAX_NUM_CPU_DEVICES=2` does for a
+run.
 
 The ratio is meaningful only on an idle machine: on a loaded one, PyTorch lost far more
 speed than XLA.
-
-The second table is that of `benchmarks.memory`.
 """
 
 import argparse
 from collections.abc import Callable
 from collections.abc import Sequence
+import importlib.metadata
 import importlib.util
 import os
 
@@ -24,21 +24,25 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks import memory
 from benchmarks import timing
+from experiments import cli
 from pnjax import models
 from pnjax import runtime
 
-STEPS = ("training", "evaluation")
+# Speed relative to PyTorch.
+TARGETS = {"training": 0.9, "evaluation": 1.0}
+STEPS = tuple(TARGETS)
 _LEARNING_RATE = 1e-4
 # Threads of one framework may keep spinning into the turn of the other.
 _REST_SECONDS = 0.2
 
 
-def main() -> None:
-  """Print both tables."""
+def main() -> int:
+  """Print the page, and return the exit status."""
   parser = argparse.ArgumentParser(
-    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    prog="python -m benchmarks.backbone",
+    description=__doc__,
+    formatter_class=argparse.RawDescriptionHelpFormatter,
   )
   parser.add_argument("--batch", type=int, default=8)
   parser.add_argument("--size", type=int, default=224)
@@ -49,9 +53,21 @@ def main() -> None:
   args = parser.parse_args()
   jax.config.update("jax_num_cpu_devices", args.devices)
   runtime.keep_freed_memory()  # Like `experiments.main`; PyTorch benefits, too.
+  print("# Speed of ResNet-50\n")
+  print(
+    f"{timing.machine()}, jax {jax.__version__}{_torch_version()}, float32; ResNet-50 "
+    f"{args.variant}, batches of {args.batch} images of {args.size} × {args.size}, "
+    f"devices: {args.devices}; medians of"
+  )
+  print(f"\n```sh\n{cli.command_line('benchmarks.backbone')}\n```\n")
   print_speed(args.variant, args.batch, args.size, args.repetitions, args.steps)
-  print()
-  memory.print_memory()
+  return 0
+
+
+def _torch_version() -> str:
+  if importlib.util.find_spec("torch") is None:
+    return " (no PyTorch to compare with: pip install 'pnjax[torch]')"
+  return f", torch {importlib.metadata.version('torch')}"
 
 
 def print_speed(
@@ -70,24 +86,22 @@ def print_speed(
   x = rng.standard_normal((batch, size, size, 3), dtype=np.float32)
   labels = rng.integers(1000, size=batch)
   steps = {"pnjax": flax_steps(variant, x, labels)}
-  if importlib.util.find_spec("torch") is None:
-    print(
-      "PyTorch is not installed, so its speed is missing (pip install 'pnjax[torch]')"
-    )
-  else:
+  if importlib.util.find_spec("torch") is not None:
     steps["PyTorch"] = torch_steps(variant, x, labels)
-  print(f"ResNet-50 {variant}, batch {batch}, {size} × {size}")
-  print(
-    f"{'':12}{''.join(f'{name:>10}' for name in steps)}   images per second, medians"
-  )
+  print(f"| images per second | {' | '.join(steps)} | ratio | target | met |")
+  print(f"|---|{'---:|' * len(steps)}---:|---:|---|")
   for kind in kinds:
     cases = {name: functions[kind] for name, functions in steps.items()}
     timing.measure(cases, rounds=1, warm_up=False)  # Compiles.
     seconds = timing.measure(cases, repetitions, warm_up=False, rest=_REST_SECONDS)
-    speeds = [batch / t for t in seconds.values()]
-    ratio = f"   ratio {speeds[0] / speeds[1]:.2f}" if len(speeds) == 2 else ""
-    print(f"{kind:12}{''.join(f'{s:10.2f}' for s in speeds)}{ratio}", flush=True)
-  print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    speeds = {name: batch / time for name, time in seconds.items()}
+    ratio, met = "–", "–"
+    if "PyTorch" in speeds:
+      value = speeds["pnjax"] / speeds["PyTorch"]
+      ratio, met = f"{value:.2f}", "yes" if value >= TARGETS[kind] else "no"
+    cells = (*(f"{s:.2f}" for s in speeds.values()), ratio, f">= {TARGETS[kind]}", met)
+    print(f"| {kind} | {' | '.join(cells)} |", flush=True)
+  print(f"\nLoad average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores.")
 
 
 def flax_steps(
@@ -166,4 +180,4 @@ def torch_steps(
 
 
 if __name__ == "__main__":
-  main()
+  cli.run_plain(main)

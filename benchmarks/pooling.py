@@ -7,8 +7,8 @@ columns: milliseconds of the forward pass and of forward and backward together; 
 latter as a multiple of the two matrix products that no operator can avoid (XᵀX forward,
 XG backward); and the temporaries that XLA allocates for both passes, in units of one
 d×d matrix per image. Layers of other papers have rows of their own, in JAX and, if it
-is installed, in PyTorch. The last table compares the results with the project's
-targets.
+is installed, in PyTorch. Then follow the project's targets, and the parts of a spectral
+pool.
 """
 
 from collections.abc import Callable
@@ -270,6 +270,43 @@ def run_setting(setting: Setting, with_torch: bool) -> dict[str, float]:
   return both
 
 
+def run_parts(setting: Setting) -> None:
+  """Print what a spectral pool consists of, each part measured alone.
+
+  Args:
+    setting: Shapes, with one image.
+  """
+  rng = np.random.default_rng(0)
+  phi = np.maximum(rng.normal(size=(setting.num_vectors, setting.dim)), 0)
+  x = jnp.asarray(phi / np.linalg.norm(phi), jnp.float32)
+  g = jnp.asarray(rng.normal(size=(setting.dim, setting.dim)), jnp.float32)
+  matmul = functools.partial(jnp.matmul, precision=lax.Precision.HIGHEST)
+  k = matmul(x, x.mT)
+  programs = {
+    "K = XXᵀ": (lambda x: matmul(x, x.mT), x),
+    "decomposition of K": (jnp.linalg.eigh, k),
+    "Y = VᵀX, and three more such products": (
+      lambda k, x: functools.reduce(lambda y, _: matmul(k, y), range(4), x),
+      k,
+      x,
+    ),
+    "YᵀY, the result": (lambda x: matmul(x.mT, x), x),
+    "X (G + Gᵀ)": (lambda x, g: matmul(x, g + g.mT), x, g),
+  }
+  cases = {
+    name: _compiled(f, args, f, args).forward for name, (f, *args) in programs.items()
+  }
+  pool = jax_case(SPECTRAL["spectral gamma"], x, g)
+  both = _measure({**cases, "spectral gamma": pool.both})
+  whole = both.pop("spectral gamma")
+  print(f"\n## Parts of spectral gamma with its backward pass: {setting.name}\n")
+  print("| part | ms |\n|---|---:|")
+  for name, seconds in both.items():
+    print(f"| {name} | {_ms(seconds)} |")
+  print(f"| sum of the parts | {_ms(sum(both.values()))} |")
+  print(f"| all of it | {_ms(whole)} |", flush=True)
+
+
 def _ms(seconds: float) -> str:
   milliseconds = 1e3 * seconds
   return f"{milliseconds:.{max(0, 2 - int(math.log10(max(milliseconds, 1))))}f}"
@@ -347,6 +384,7 @@ def main() -> int:
     )
   results = {s.name: run_setting(s, with_torch) for s in SETTINGS}
   print_targets(results, with_torch)
+  run_parts(SETTINGS[0])
   return 0
 
 

@@ -55,8 +55,8 @@ def maxexp(
   """Element-wise MaxExp, 1 − (1 − M/(tr M + λ))^η (Eq. 14).
 
   The probability of at least one co-occurrence in η trials. Intended for
-  non-negative entries; use `sigme` after β-centering. From features, `maxexp_pool` gives
-  the same in less time than `maxexp(cooccurrence(phi), ...)`.
+  non-negative entries; use `sigme` after β-centering. From features, `maxexp_pool`
+  gives the same in less time than `maxexp(cooccurrence(phi), ...)`.
 
   >>> maxexp(jnp.array([[0.5, 0.1], [0.1, 0.5]]), eta=10).tolist()
   [[0.999, 0.651], [0.651, 0.999]]
