@@ -13,12 +13,14 @@ from pnjax.probe._refit import Refit
 from pnjax.probe._refit import refit
 from pnjax.probe._ridge import RidgeClassifier
 from pnjax.probe._ridge import fit_ridge
+from pnjax.probe._transformer import PooledFeatures
 from pnjax.probe._vectors import PooledVectors
 
 __all__ = [
   "MAX_ROWS",
   "FrozenFeatures",
   "LinearClassifier",
+  "PooledFeatures",
   "PooledVectors",
   "Refit",
   "RidgeClassifier",
