@@ -154,4 +154,6 @@ def _differentiable_pool_jvp(f, primals, tangents):
   )
 
 
-_pool = jax.jit(_differentiable_pool, static_argnums=0)
+@functools.partial(jax.jit, static_argnums=0)
+def _pool(f, x, parameters):
+  return _differentiable_pool(f, *_linalg.vary_together(x, parameters))

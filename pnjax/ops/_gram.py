@@ -20,6 +20,7 @@ from pnjax.ops import _spectral
 from pnjax.ops import _spectrum
 from pnjax.ops._linalg import matmul
 from pnjax.ops._linalg import symmetric_product
+from pnjax.ops._linalg import vary_together
 
 if TYPE_CHECKING:
   from jax import Array
@@ -94,7 +95,11 @@ def _quadratic_forms_bwd(f, residuals, g_out):
 
 quadratic_forms.defvjp(_quadratic_forms_fwd, _quadratic_forms_bwd)
 
-compiled_quadratic_forms = jax.jit(quadratic_forms, static_argnums=0)
+
+@functools.partial(jax.jit, static_argnums=0)
+def compiled_quadratic_forms(f, x, directions, parameters):
+  """Return `quadratic_forms`, compiled."""
+  return quadratic_forms(f, *vary_together(x, directions, parameters))
 
 
 class _Gram(NamedTuple):

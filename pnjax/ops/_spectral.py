@@ -15,6 +15,7 @@ from pnjax.ops import _scaling
 from pnjax.ops import _spectrum
 from pnjax.ops._linalg import matmul
 from pnjax.ops._linalg import sym
+from pnjax.ops._linalg import vary_together
 
 if TYPE_CHECKING:
   from jax import Array
@@ -137,7 +138,11 @@ def _matrix_function_bwd(f, residuals, g):
 
 matrix_function.defvjp(_matrix_function_fwd, _matrix_function_bwd)
 
-compiled_matrix_function = jax.jit(matrix_function, static_argnums=0)
+
+@functools.partial(jax.jit, static_argnums=0)
+def compiled_matrix_function(f, m, parameters):
+  """Return `matrix_function`, compiled."""
+  return matrix_function(f, *vary_together(m, parameters))
 
 
 def parameter_cotangents(

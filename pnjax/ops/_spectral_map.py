@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pnjax.ops import _checks
+from pnjax.ops import _linalg
 from pnjax.ops import _routes
 from pnjax.ops import _scaling
 from pnjax.ops import _spectral
@@ -49,9 +50,9 @@ def spectral_map(
   """
   m = _checks.as_square("m", m)
   x = _checks.upcast(m)
-  function, constants = _as_spectral_function(f, df, x.dtype)
+  function, constants = _as_spectral_function(f, df, x)
   compute = _routes.reverse_mode(_spectral.matrix_function)
-  return compute(function, x, constants).astype(m.dtype)
+  return compute(function, *_linalg.vary_together(x, constants)).astype(m.dtype)
 
 
 def spectral_map_pool(
@@ -80,7 +81,7 @@ def spectral_map_pool(
   _routes.check(route, None, {"f": f})
   x = _scaling.scale_features(phi)
   _check_zero(f, x.dtype)
-  function, constants = _as_spectral_function(f, df, x.dtype)
+  function, constants = _as_spectral_function(f, df, x)
   by_gram = _routes.takes_gram(route, x)
   compute = _routes.reverse_mode(_spectral_pool.matrix_function)
   return compute(function, by_gram, x, constants).astype(phi.dtype)
@@ -100,11 +101,12 @@ def _check_zero(f: ScalarFunction, dtype: jnp.dtype) -> None:
 
 
 def _as_spectral_function(
-  f: ScalarFunction, df: ScalarFunction | None, dtype: jnp.dtype
+  f: ScalarFunction, df: ScalarFunction | None, x: Array
 ) -> tuple[_spectrum.SpectralFunction, Any]:
   """Return `f` with its divided difference, and the arrays that both close over."""
-  value, value_constants = _elementwise("f", f, dtype)
-  slope, slope_constants = _elementwise("df", df or jax.grad(f), dtype)
+  scalar = _linalg.zeros_of(x, ())  # Varies over devices as `x` does.
+  value, value_constants = _elementwise("f", f, scalar)
+  slope, slope_constants = _elementwise("df", df or jax.grad(f), scalar)
 
   def divided_difference(x, y, constants):
     return _divided_difference(
@@ -121,10 +123,10 @@ def _as_spectral_function(
 
 
 def _elementwise(
-  name: str, f: ScalarFunction, dtype: jnp.dtype
+  name: str, f: ScalarFunction, scalar: Array
 ) -> tuple[Callable[..., Array], list[Array]]:
   """Return a scalar function as one of arrays and constants, and the constants."""
-  scalar = jax.ShapeDtypeStruct((), dtype)
+  dtype = scalar.dtype
   out = jax.eval_shape(f, scalar)
   if not isinstance(out, jax.ShapeDtypeStruct) or out.shape or out.dtype != dtype:
     raise TypeError(

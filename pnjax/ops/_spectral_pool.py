@@ -167,6 +167,7 @@ def matrix_function(
   parameters: Any,
 ) -> Float[Array, "*batch d d"]:
   """Return ψ(XᵀX) by a decomposition of the N×N Gram matrix, or of the d×d one."""
+  x, parameters = _linalg.vary_together(x, parameters)
   if by_gram:
     return _gram.matrix_function(f, x, parameters)
   return _spectral.matrix_function(f, _linalg.self_product(x), parameters)

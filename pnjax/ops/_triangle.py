@@ -147,21 +147,22 @@ def pack_by_rows(m: Array) -> Array:
     row = lax.dynamic_index_in_dim(m, i, axis=-2, keepdims=False)
     return lax.dynamic_update_slice_in_dim(out, _rotate(row, i), _start(i, dim), -1)
 
-  out = jnp.zeros((*m.shape[:-2], length + dim - 1), m.dtype)
+  out = _linalg.zeros_of(m, (*m.shape[:-2], length + dim - 1))
   return lax.fori_loop(0, dim, add_row, out)[..., :length]
 
 
 def unpack_by_rows(v: Array, dim: int) -> Array:
   """Return the same as `_scatter`, row by row."""
   columns = jnp.arange(dim)
-  padded = jnp.concatenate([v, jnp.zeros((*v.shape[:-1], dim - 1), v.dtype)], axis=-1)
+  padding = _linalg.zeros_of(v, (*v.shape[:-1], dim - 1))
+  padded = jnp.concatenate([v, padding], axis=-1)
 
   def add_row(i, out):
     row = lax.dynamic_slice_in_dim(padded, _start(i, dim), dim, axis=-1)
     row = jnp.where(columns >= i, _rotate(row, dim - i), 0)
     return lax.dynamic_update_index_in_dim(out, row, i, axis=-2)
 
-  return lax.fori_loop(0, dim, add_row, jnp.zeros((*v.shape[:-1], dim, dim), v.dtype))
+  return lax.fori_loop(0, dim, add_row, _linalg.zeros_of(v, (*v.shape[:-1], dim, dim)))
 
 
 def _start(i: Array, dim: int) -> Array:

@@ -15,6 +15,7 @@ NAMES = (
   "cooccurrence_detector",
   "spatial_coordinates",
   "your_own_backbone",
+  "your_own_loop",
   "fine_tune_your_images",
 )
 
