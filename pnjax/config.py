@@ -59,8 +59,9 @@ def get_config() -> ml_collections.ConfigDict:
 
   config.backbone = backbone = ml_collections.ConfigDict()
   backbone.name = "resnet50"  # One of `pnjax.models.BACKBONES`.
-  # File of pretrained weights, or the name of known ones that are downloaded
-  # ("resnet50", "alexnet"). If None, weights start at random.
+  # File of pretrained weights, the folder of a finished run or of an exported model
+  # ("runs/fmd"), or the name of known weights that are downloaded ("resnet50",
+  # "alexnet"). If None, weights start at random.
   backbone.weights = config_dict.placeholder(str)
   backbone.recipe = config_dict.placeholder(str)  # Needed if the file does not tell.
   backbone.dtype = "float32"  # Type of the computation; "bfloat16" on accelerators.

@@ -20,6 +20,7 @@ from pnjax.runs._workdir import prepare_workdir
 from pnjax.runs._workdir import read_class_names
 from pnjax.runs._workdir import read_config
 from pnjax.runs._workdir import read_fingerprints
+from pnjax.runs._workdir import read_finished
 from pnjax.runs._workdir import read_model_info
 from pnjax.runs._workdir import read_predictions
 from pnjax.runs._workdir import read_result
@@ -45,6 +46,7 @@ __all__ = [
   "read_class_names",
   "read_config",
   "read_fingerprints",
+  "read_finished",
   "read_model_info",
   "read_predictions",
   "read_records",

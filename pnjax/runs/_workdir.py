@@ -160,6 +160,17 @@ def read_result(workdir: str | os.PathLike) -> dict[str, Any] | None:
   return runtime.read_json(path) if path.exists() else None
 
 
+def read_finished(workdir: str | os.PathLike) -> dict[str, Any]:
+  """Return the result of a run; raise FileNotFoundError if it is not finished."""
+  result = read_result(workdir)
+  if result is None:
+    raise FileNotFoundError(
+      f"the run in {workdir} is not finished: it has no {_RESULT}. The command that "
+      "began it continues it."
+    )
+  return result
+
+
 def metrics_by_classifier(result: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
   """Return the metrics of each classifier of a result, the softmax layer first."""
   metrics = {"softmax": result}
