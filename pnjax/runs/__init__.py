@@ -4,6 +4,8 @@ from pnjax.runs._checkpoints import Checkpoints
 from pnjax.runs._curves import curves_figure
 from pnjax.runs._curves import draw_curves
 from pnjax.runs._environment import environment
+from pnjax.runs._export import export
+from pnjax.runs._export import load_exported
 from pnjax.runs._records import Records
 from pnjax.runs._records import read_records
 from pnjax.runs._refit import CLASSIFIERS
@@ -39,8 +41,10 @@ __all__ = [
   "curves_figure",
   "draw_curves",
   "environment",
+  "export",
   "has_refit",
   "load",
+  "load_exported",
   "metrics_by_classifier",
   "prepare_workdir",
   "read_class_names",
