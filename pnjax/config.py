@@ -39,7 +39,8 @@ def get_config() -> ml_collections.ConfigDict:
   config.seed = 0  # Seed of the initial weights and of the order of images.
 
   config.dataset = dataset = ml_collections.ConfigDict()
-  dataset.name = ""  # One of `pnjax.data.DATASETS`.
+  # One of `pnjax.data.DATASETS`, or a dataset that TFDS has prepared as array_record.
+  dataset.name = ""
   dataset.data_dir = config_dict.placeholder(str)  # TFDS's usual folder if None.
   dataset.split = "train"  # Split to train on; TFDS syntax: "train+validation".
   # Split to evaluate on. If None, the counterpart of `split`: "test", or "half_1_test"

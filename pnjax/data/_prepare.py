@@ -95,8 +95,12 @@ def prepare(
 
 def prepared_folder(name: str, data_dir: str | os.PathLike | None) -> pathlib.Path:
   """Return the folder of a dataset, prepared or not."""
-  root = pathlib.Path(data_dir or tfds.core.constants.DATA_DIR).expanduser()
-  return root / Builder.name / name / _VERSIONS[name]
+  return data_root(data_dir) / Builder.name / name / _VERSIONS[name]
+
+
+def data_root(data_dir: str | os.PathLike | None) -> pathlib.Path:
+  """Return TFDS's folder of datasets."""
+  return pathlib.Path(data_dir or tfds.core.constants.DATA_DIR).expanduser()
 
 
 def check_name(name: str) -> None:
