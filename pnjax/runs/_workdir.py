@@ -139,7 +139,8 @@ def write_class_names(workdir: pathlib.Path, names: Sequence[str]) -> None:
 
 def read_class_names(workdir: str | os.PathLike) -> list[str]:
   """Return the classes of a run, in the order of its outputs."""
-  return (pathlib.Path(workdir) / _CLASSES).read_text(encoding="utf-8").splitlines()
+  text = (pathlib.Path(workdir) / _CLASSES).read_text(encoding="utf-8")
+  return text.split("\n")[:-1]  # `splitlines` knows more characters that end a line.
 
 
 def write_result(
