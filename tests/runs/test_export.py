@@ -9,6 +9,7 @@ import numpy as np
 from PIL import Image
 import pytest
 
+from experiments.configs import methods
 import pnjax
 from pnjax import data
 from pnjax import pretrained
@@ -149,6 +150,27 @@ def test_the_softmax_layer_can_be_exported(finished_run, tmp_path, rng):
   assert config["classifier"] == "softmax"
   expected = pnjax.load(finished_run, "softmax").predict(images)
   np.testing.assert_allclose(function(images), expected, atol=1e-5)
+
+
+def test_crops_and_eigenvalues_are_exported(config, tmp_path, rng):
+  methods.apply(config, "sop_sc_spec_gamma")
+  config.pooling.eta_prime = None
+  config.dataset.num_crops, config.dataset.resize_side = 12, 40
+  config.train.num_epochs = 0
+  small_runs.run(config, tmp_path / "run")
+  noise = rng.integers(0, 100, (60, 60, 3), dtype=np.uint8)
+  images = noise + np.arange(0, 100, 10, dtype=np.uint8)[:, None, None, None]
+  options, function = runs.load_exported(
+    runs.export(tmp_path / "run", tmp_path / "model")
+  )
+  trained = pnjax.load(tmp_path / "run")
+  expected = trained.predict(images)
+  assert ((0.01 < expected) & (expected < 0.99)).any()
+  same = function(np.stack([trained.transform(image) for image in images]))
+  np.testing.assert_allclose(same, expected, atol=1e-5)
+  crops = np.stack([_exported_predict.prepare(image, options) for image in images])
+  np.testing.assert_array_equal(crops[:, 6:], crops[:, :6, :, ::-1])
+  np.testing.assert_allclose(function(crops), expected, atol=3e-2)
 
 
 def test_the_backbone_loads_as_pretrained_weights(exported, finished_run, rng):
