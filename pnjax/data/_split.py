@@ -19,6 +19,10 @@ from pnjax.data import _random_splits
 from pnjax.data import _tfds
 
 
+class _UnknownSplitError(ValueError):
+  """The dataset has no such split."""
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Split(Sequence):
   """A sequence of images of a dataset.
@@ -178,7 +182,7 @@ def _indices(split: str, splits: Mapping[str, Sequence[int]], total: int) -> np.
   try:
     instructions = tfds.core.ReadInstruction.from_spec(split).to_absolute(infos)
   except (ValueError, NotImplementedError) as error:
-    raise ValueError(
+    raise _UnknownSplitError(
       f"`split` is {split!r}, expected all, one of {', '.join(splits)}, or sums and "
       "slices of these in TFDS's syntax, such as 'a+b' or 'a[:80%]'."
     ) from error
@@ -243,7 +247,7 @@ def _divide(split: Split, fold: str) -> tuple[Split, Split]:
 def _open_test_split(config: ml_collections.ConfigDict) -> Split:
   try:
     return open_split(config.name, evaluation_split(config), config.data_dir)
-  except ValueError as error:
+  except _UnknownSplitError as error:
     if config.test_split:
       raise
     raise ValueError(

@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 
+from pnjax import config as config_lib
 from pnjax import data
 from pnjax.data import _tfds
 from tests.data import other_datasets
@@ -145,6 +146,13 @@ def test_another_file_format_is_refused(prepared, tmp_path):
 
 
 def test_images_without_labels_are_refused(prepared):
+  dataset = config_lib.get_config().dataset
+  dataset.name, dataset.data_dir = "unlabelled", str(prepared)
+  with pytest.raises(ValueError, match="^6 of 6 images of unlabelled, test, have no"):
+    data.open_splits(dataset)
+  dataset.split, dataset.fold = "all", "1/3"
+  with pytest.raises(ValueError, match="images of unlabelled, all without fold"):
+    data.open_splits(dataset)
   assert len(data.open_split("unlabelled", "train", prepared)) == 12
   with pytest.raises(
     ValueError, match="6 of 6 images of unlabelled, test, have no lab"
