@@ -97,7 +97,7 @@ def load(
     ValueError: If the file is damaged, does not fit the network, or has no recipe.
   """
   tensors, metadata = _files.read(path)
-  trained, stated = _networks.read_description(metadata), None
+  trained, stated = _networks.read_description(os.fspath(path), metadata), None
   if trained is None:
     stated = _recipes.stated_recipe(metadata)
   else:

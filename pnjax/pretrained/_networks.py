@@ -18,7 +18,6 @@ from pnjax.pretrained import _files
 
 # One entry, since the order of several would differ from file to file.
 _KEY = "pnjax"
-_BACKBONE = "backbone"
 
 
 class Description(NamedTuple):
@@ -69,9 +68,17 @@ def nested_variables(tensors: Mapping[str, Any]) -> dict[str, Any]:
   return traverse_util.unflatten_dict(dict(tensors), sep="/")
 
 
-def read_description(metadata: Mapping[str, str]) -> Description | None:
+def read_description(path: str, metadata: Mapping[str, str]) -> Description | None:
   """Return what the metadata of a file say; None if it has another format."""
-  return Description(**json.loads(metadata[_KEY])) if _KEY in metadata else None
+  if _KEY not in metadata:
+    return None
+  try:
+    return Description(**json.loads(metadata[_KEY]))
+  except (TypeError, ValueError) as error:
+    raise ValueError(
+      f"{path} is damaged, or of a later version of pnjax: its metadata are "
+      f"{metadata[_KEY]!r}."
+    ) from error
 
 
 def backbone_tensors(
@@ -89,10 +96,9 @@ def backbone_tensors(
       f"{path} is damaged: its numbers have changed since it was written; train or "
       "export the network again."
     )
-  return {
-    f"{collection}/{rest}": x
-    for (collection, module, rest), x in (
-      (name.split("/", 2), x) for name, x in tensors.items() if name.count("/") > 1
-    )
-    if module == _BACKBONE
-  }
+  own = {}
+  for name, x in tensors.items():
+    collection, _, rest = name.partition("/backbone/")
+    if rest:
+      own[f"{collection}/{rest}"] = x
+  return own

@@ -148,7 +148,7 @@ def test_another_file_format_is_refused(prepared, tmp_path):
 def test_images_without_labels_are_refused(prepared):
   dataset = config_lib.get_config().dataset
   dataset.name, dataset.data_dir = "unlabelled", str(prepared)
-  with pytest.raises(ValueError, match="^6 of 6 images of unlabelled, test, have no"):
+  with pytest.raises(ValueError, match=r"^6 of 6 images of unlabelled, test, have no"):
     data.open_splits(dataset)
   dataset.split, dataset.fold = "all", "1/3"
   with pytest.raises(ValueError, match="images of unlabelled, all without fold"):

@@ -1,6 +1,7 @@
 import jax
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from pnjax import models
 from pnjax import pretrained
@@ -57,4 +58,11 @@ def test_without_a_recipe_images_are_centered(tmp_path, variables):
 
 def test_a_folder_without_weights(tmp_path):
   with pytest.raises(FileNotFoundError, match=r"expected the folder of a finished run"):
+    pretrained.load(tmp_path)
+
+
+def test_metadata_of_another_version_are_reported(tmp_path):
+  path = tmp_path / pretrained.NETWORK_FILE
+  save_file({"params/backbone/a/b": np.ones(2)}, path, {"pnjax": '{"format": 3}'})
+  with pytest.raises(ValueError, match="is damaged, or of a later version of pnjax"):
     pretrained.load(tmp_path)
