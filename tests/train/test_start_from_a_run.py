@@ -4,6 +4,8 @@ import jax
 import numpy as np
 import pytest
 
+from experiments.configs import methods
+from experiments.studies import comparison
 from experiments.studies import rows
 import pnjax
 from pnjax import pretrained
@@ -83,3 +85,18 @@ def test_mistakes(next_config, finished_run, tmp_path):
   next_config.backbone.name = "resnet50"
   with pytest.raises(ValueError, match="are weights of tiny_resnet, but backbone"):
     pretrained.backbone_from_config(next_config.backbone)
+
+
+def test_a_table_on_the_features_of_a_run(next_config, finished_run, tmp_path):
+  def config_of(method):
+    own = next_config.copy_and_resolve_references()
+    own.pooling.eta_prime = own.pooling.alpha = None
+    methods.apply(own, method)
+    return own
+
+  table = comparison.make_table(
+    config_of, tmp_path / "table", rows=["fop"], cache=tmp_path / "cache"
+  )
+  (row,) = table["rows"]
+  assert row["classifiers"]["frozen"]["top1"]["mean"] > 90  # As the run itself.
+  assert any(f"with {finished_run}." in note for note in table["notes"])
