@@ -44,7 +44,7 @@ def test_names_go_there_and_back(variables):
 def test_a_missing_tensor_is_listed(tmp_path, variables):
   del variables["params"]["backbone"]["conv1"]["bias"]
   save(tmp_path, variables)
-  with pytest.raises(ValueError, match="1 missing:\n  - params/conv1/bias"):
+  with pytest.raises(ValueError, match=r"(?s)1 missing.*params/conv1/bias"):
     pretrained.load(tmp_path)
 
 
