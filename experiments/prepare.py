@@ -2,9 +2,15 @@
 
   python -m experiments.prepare fmd --source=FMD
   python -m experiments.prepare folder --source=my_images --data_dir=my_datasets
+  python -m experiments.prepare folder --source=labels.csv
 
 `--source` is the folder that the official archive unpacks to; without it, the archive
 is downloaded. `textures` needs none: its images are synthetic.
+
+For `folder`, it is a folder of class folders (or of train, validation and test with
+class folders), or a CSV file. The first line of the file is `path,label` or
+`path,label,split`; paths are relative to the file, and splits are train, validation and
+test.
 """
 
 import argparse
@@ -50,7 +56,9 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     formatter_class=argparse.RawDescriptionHelpFormatter,
   )
   parser.add_argument("dataset", choices=data.DATASETS)
-  parser.add_argument("--source", type=pathlib.Path, help="folder of the images")
+  parser.add_argument(
+    "--source", type=pathlib.Path, help="folder of the images, or CSV file"
+  )
   parser.add_argument(
     "--data_dir", help="default: $TFDS_DATA_DIR or ~/tensorflow_datasets"
   )

@@ -39,7 +39,8 @@ def get_config() -> ml_collections.ConfigDict:
   config.seed = 0  # Seed of the initial weights and of the order of images.
 
   config.dataset = dataset = ml_collections.ConfigDict()
-  dataset.name = ""  # One of `pnjax.data.DATASETS`.
+  # One of `pnjax.data.DATASETS`, or a dataset that TFDS has prepared as array_record.
+  dataset.name = ""
   dataset.data_dir = config_dict.placeholder(str)  # TFDS's usual folder if None.
   dataset.split = "train"  # Split to train on; TFDS syntax: "train+validation".
   # Split to evaluate on. If None, the counterpart of `split`: "test", or "half_1_test"
@@ -59,8 +60,9 @@ def get_config() -> ml_collections.ConfigDict:
 
   config.backbone = backbone = ml_collections.ConfigDict()
   backbone.name = "resnet50"  # One of `pnjax.models.BACKBONES`.
-  # File of pretrained weights, or the name of known ones that are downloaded
-  # ("resnet50", "alexnet"). If None, weights start at random.
+  # File of pretrained weights, the folder of a finished run or of an exported model
+  # ("runs/fmd"), or the name of known weights that are downloaded ("resnet50",
+  # "alexnet"). If None, weights start at random.
   backbone.weights = config_dict.placeholder(str)
   backbone.recipe = config_dict.placeholder(str)  # Needed if the file does not tell.
   backbone.dtype = "float32"  # Type of the computation; "bfloat16" on accelerators.

@@ -17,7 +17,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 # Commands that parse with argparse, since they take no config.
-ARGPARSE = ("prepare", "weights", "predict", "refit", "report")
+ARGPARSE = ("export", "prepare", "weights", "predict", "refit", "report")
 
 # Parses the flags of all other commands as `python -m experiments.NAME` does, in one
 # process, and prints those that fail.

@@ -141,11 +141,7 @@ def _notes(
   size = f"{dataset.image_size} × {dataset.image_size}"
   others = f", and {len(pairs) - 1} more such pairs" if len(pairs) > 1 else ""
   weights = config.backbone.weights
-  origin = (
-    f"with {pretrained.weights_path(weights).name}"
-    if weights
-    else "from random weights"
-  )
+  origin = f"with {_origin(weights)}" if weights else "from random weights"
   notes = [
     f"Trained on {len(train_split)} images ({train_split.split}), evaluated on "
     f"{len(test_split)} ({test_split.split}){others}.",
@@ -163,6 +159,11 @@ def _notes(
   if not finetune:
     notes.append(f"Suggested parameters come from {train_split.split}, for all splits.")
   return notes
+
+
+def _origin(weights: str) -> str:
+  """Return what readers of a table call the weights: a run, or the name of a file."""
+  return weights if os.path.isdir(weights) else pretrained.weights_path(weights).name
 
 
 def _training_notes(config: ml_collections.ConfigDict) -> list[str]:

@@ -108,7 +108,7 @@ def compute_rows(
 
 
 def weights_digest(config: ml_collections.ConfigDict) -> str | None:
-  """Return the sha256 of the file of pretrained weights; None without weights."""
+  """Return the sha256 of the file of the weights to start from; None without any."""
   weights = config.backbone.weights
   return weights and runtime.file_digest(pretrained.weights_path(weights))
 

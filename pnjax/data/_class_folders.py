@@ -1,6 +1,8 @@
 """Images that are sorted into one folder per class."""
 
+from collections.abc import Mapping
 from collections.abc import Sequence
+from collections.abc import Set
 import logging
 import pathlib
 
@@ -11,6 +13,8 @@ from pnjax.data._decode import image_files
 from pnjax.data._decode import is_image
 
 _LOGGER = logging.getLogger(__name__)
+# Number of classes that a message names.
+_MAX_SHOWN = 10
 # Folder names that stand for splits, in lower case.
 _SPLIT_FOLDERS = {
   "train": "train",
@@ -19,6 +23,7 @@ _SPLIT_FOLDERS = {
   "validation": "validation",
   "test": "test",
 }
+SPLITS = tuple(dict.fromkeys(_SPLIT_FOLDERS.values()))
 
 
 def read_folder(source: pathlib.Path) -> Archive:
@@ -31,19 +36,59 @@ def read_folder(source: pathlib.Path) -> Archive:
     names = _folder_names(source)
     loose = sorted(path for path in source.glob("*") if is_image(path))
     _warn_about_ignored("images outside of class folders", loose)
-    images = class_images(source, names, names)
-    train, test = _random_splits.stratified([i.label for i in images], 0.8, seed=0)
-    stored = {"train": [images[i] for i in train], "test": [images[i] for i in test]}
-    return Archive(tuple(names), stored)
+    return Archive(tuple(names), divided(class_images(source, names, names)))
   others = [source / name for name in _folder_names(source)]
   others = [path for path in others if path not in splits.values()]
   _warn_about_ignored("folders next to the split folders", others)
-  names = sorted({name for path in splits.values() for name in _folder_names(path)})
+  classes = {split: set(_folder_names(path)) for split, path in splits.items()}
+  check_classes(classes)
+  names = sorted(set().union(*classes.values()))
   stored = {
-    split: class_images(path, _folder_names(path), names)
+    split: class_images(path, sorted(classes[split]), names)
     for split, path in splits.items()
   }
   return Archive(tuple(names), stored)
+
+
+def divided(images: Sequence[ImageFile]) -> dict[str, list[ImageFile]]:
+  """Return 80% of each class as `train`, and the rest as `test`."""
+  train, test = _random_splits.stratified([i.label for i in images], 0.8, seed=0)
+  if not test:
+    raise ValueError(
+      f"No class has two images (there are {len(images)} in all), expected more: one "
+      "image of each class is to evaluate on."
+    )
+  return {"train": [images[i] for i in train], "test": [images[i] for i in test]}
+
+
+def split_of_name(name: str) -> str | None:
+  """Return the split that a name stands for, such as `validation` for `Val`."""
+  return _SPLIT_FOLDERS.get(name.lower())
+
+
+def check_classes(classes: Mapping[str, Set[str]]) -> None:
+  """Raise ValueError if a split has classes that there is nothing to learn from.
+
+  Args:
+    classes: Names of the classes of each split.
+  """
+  known = classes.get("train")
+  for split, own in classes.items():
+    if known is None or own == known:
+      continue
+    lacking = f"{split} lacks {_listed(known - own)} of train" if known - own else ""
+    if own - known:
+      raise ValueError(
+        f"{split} has classes that train does not have: {_listed(own - known)}"
+        f"{f'; {lacking}' if lacking else ''}; expected the names of train, which are "
+        f"{_listed(known)}."
+      )
+    _LOGGER.warning("%s", lacking)
+
+
+def _listed(names: Set[str]) -> str:
+  shown = sorted(names)[:_MAX_SHOWN]
+  return ", ".join([*shown, *["…"][: len(names) > _MAX_SHOWN]])
 
 
 def class_images(
@@ -72,7 +117,7 @@ def _split_folders(source: pathlib.Path) -> dict[str, pathlib.Path]:
   """Return the folders that are named like splits and contain folders."""
   found: dict[str, pathlib.Path] = {}
   for name in _folder_names(source):
-    split = _SPLIT_FOLDERS.get(name.lower())
+    split = split_of_name(name)
     if split is None or not _folder_names(source / name):
       continue
     if split in found:
@@ -81,7 +126,7 @@ def _split_folders(source: pathlib.Path) -> dict[str, pathlib.Path]:
         "folder; merge them."
       )
     found[split] = source / name
-  return {split: found[split] for split in _SPLIT_FOLDERS.values() if split in found}
+  return {split: found[split] for split in SPLITS if split in found}
 
 
 def _folder_names(root: pathlib.Path) -> list[str]:

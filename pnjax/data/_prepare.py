@@ -22,6 +22,7 @@ import tensorflow_datasets as tfds
 import tqdm
 
 from pnjax.data import _class_folders
+from pnjax.data import _label_file
 from pnjax.data import _layouts
 from pnjax.data import _textures
 from pnjax.data._archive import Archive
@@ -59,8 +60,9 @@ def prepare(
 
   Args:
     name: One of `DATASETS`.
-    source: Folder that the official archive unpacks to, or folder of your images for
-      `folder`; None for `textures`.
+    source: Folder that the official archive unpacks to, or for `folder` the folder of
+      your images or a CSV file of `path`, `label` and maybe `split`; None for
+      `textures`.
     data_dir: TFDS's folder of datasets; `$TFDS_DATA_DIR` or `~/tensorflow_datasets`
       if None.
     splits: Folder of lists `train_1.txt`, `test_1.txt` to `test_10.txt`, with lines
@@ -76,6 +78,7 @@ def prepare(
     FileExistsError: if the dataset exists, with other images or splits.
   """
   archive = _read_archive(name, source, splits)
+  _check_class_names(archive.class_names)
   folder = prepared_folder(name, data_dir)
   before = tfds.builder_from_directory(folder).info.metadata if folder.exists() else {}
   digests = _digests(archive, before.get("digests", ()), progress)
@@ -95,8 +98,12 @@ def prepare(
 
 def prepared_folder(name: str, data_dir: str | os.PathLike | None) -> pathlib.Path:
   """Return the folder of a dataset, prepared or not."""
-  root = pathlib.Path(data_dir or tfds.core.constants.DATA_DIR).expanduser()
-  return root / Builder.name / name / _VERSIONS[name]
+  return data_root(data_dir) / Builder.name / name / _VERSIONS[name]
+
+
+def data_root(data_dir: str | os.PathLike | None) -> pathlib.Path:
+  """Return TFDS's folder of datasets."""
+  return pathlib.Path(data_dir or tfds.core.constants.DATA_DIR).expanduser()
 
 
 def check_name(name: str) -> None:
@@ -168,11 +175,25 @@ def _read_archive(
     if source is not None:
       raise ValueError(f"`source` is {source}, expected None: textures are synthetic.")
     return _textures.archive()
+  if name == "folder" and source is not None and os.path.isfile(source):
+    return _label_file.read_label_file(pathlib.Path(source))
   if source is None or not os.path.isdir(source):
-    contents = "of your images" if name == "folder" else f"that {name} unpacks to"
+    contents = f"that {name} unpacks to"
+    if name == "folder":
+      contents = "of your images, or a CSV file of their paths and labels"
     raise FileNotFoundError(f"`source` is {source}, expected the folder {contents}.")
   arguments = {"splits": pathlib.Path(splits)} if splits is not None else {}
   return _READERS[name](pathlib.Path(source), **arguments)
+
+
+def _check_class_names(names: Sequence[str]) -> None:
+  """Raise ValueError for names that TFDS would change: it stores one in each line."""
+  changed = [name for name in names if name != name.strip() or "\n" in name]
+  if changed:
+    raise ValueError(
+      f"{len(changed)} classes have line breaks, or spaces around their names, such as "
+      f"{changed[0]!r}; rename them."
+    )
 
 
 def _digests(archive: Archive, known: Sequence[str], progress: bool) -> list[str]:

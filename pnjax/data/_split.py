@@ -1,5 +1,6 @@
 """Splits of prepared datasets, as sequences of encoded images."""
 
+from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import functools
@@ -15,6 +16,11 @@ import tensorflow_datasets as tfds
 
 from pnjax.data import _prepare
 from pnjax.data import _random_splits
+from pnjax.data import _tfds
+
+
+class _UnknownSplitError(ValueError):
+  """The dataset has no such split."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -89,14 +95,17 @@ def open_split(
   """Open a split of a prepared dataset.
 
   Args:
-    name: One of `DATASETS`. `textures` is prepared if needed.
+    name: One of `DATASETS`, of which `textures` is prepared if needed, or a dataset
+      that TFDS has prepared as array_record, as TFDS writes it: `caltech101`,
+      `NAME/CONFIG:1.0.0`. Its images are read and checked when they are first opened.
     split: Name of a split, or an expression in TFDS's syntax, such as
       `"train+validation"` or `"train[:80%]"`. `"all"` is each image once. Images are
       in the order of the archive's lists, mostly class by class, so a slice may lack
       classes.
     data_dir: TFDS's folder of datasets; see `prepare`.
   """
-  _prepare.check_name(name)
+  if name not in _prepare.DATASETS:
+    return _open_other(name, split, data_dir)
   folder = _prepare.prepared_folder(name, data_dir)
   if not folder.exists() and name == "textures":
     _prepare.prepare(name, data_dir=data_dir)
@@ -125,11 +134,45 @@ def open_split(
   )
 
 
+def _open_other(name: str, split: str, data_dir: str | os.PathLike | None) -> Split:
+  """Open a split of a dataset that another builder has prepared."""
+  root = _prepare.data_root(data_dir)
+  folder = _tfds.find(name, root)
+  try:
+    dataset = _tfds.open_dataset(name, folder)
+    indices = _indices(split, dataset.splits, len(dataset.examples))
+    labels, digests = dataset.labels_and_digests(indices)
+  except (OSError, RuntimeError, KeyError, json.JSONDecodeError) as error:
+    raise _damaged(name, folder, error) from error
+  opened = Split(
+    name=name,
+    split=split,
+    class_names=dataset.class_names,
+    labels=labels,
+    digests=digests,
+    source=dataset.examples,
+    indices=indices,
+  )
+  if split != "all":
+    _check_labels(opened)
+  return opened
+
+
+def _check_labels(split: Split) -> None:
+  """Raise ValueError if images have no label, as those of some test splits."""
+  count = int(np.sum(split.labels < 0))
+  if count:
+    raise ValueError(
+      f"{count} of {len(split)} images of {split.name}, {split.split}, have no label, "
+      "expected one each; choose another split."
+    )
+
+
 def _damaged(name: str, folder: str | os.PathLike, error: Exception) -> OSError:
   return OSError(f"{folder} is damaged ({error}); delete it and prepare {name} again.")
 
 
-def _indices(split: str, splits: dict[str, list[int]], total: int) -> np.ndarray:
+def _indices(split: str, splits: Mapping[str, Sequence[int]], total: int) -> np.ndarray:
   if split == "all":
     return np.arange(total)
   infos = {
@@ -139,7 +182,7 @@ def _indices(split: str, splits: dict[str, list[int]], total: int) -> np.ndarray
   try:
     instructions = tfds.core.ReadInstruction.from_spec(split).to_absolute(infos)
   except (ValueError, NotImplementedError) as error:
-    raise ValueError(
+    raise _UnknownSplitError(
       f"`split` is {split!r}, expected all, one of {', '.join(splits)}, or sums and "
       "slices of these in TFDS's syntax, such as 'a+b' or 'a[:80%]'."
     ) from error
@@ -158,6 +201,8 @@ def open_splits(config: ml_collections.ConfigDict) -> tuple[Split, Split]:
     test = _open_test_split(config)
   else:
     train, test = _divide(train, config.fold)
+  _check_labels(train)
+  _check_labels(test)
   num_shared = np.intersect1d(train.indices, test.indices).size
   if num_shared:
     raise ValueError(
@@ -202,7 +247,7 @@ def _divide(split: Split, fold: str) -> tuple[Split, Split]:
 def _open_test_split(config: ml_collections.ConfigDict) -> Split:
   try:
     return open_split(config.name, evaluation_split(config), config.data_dir)
-  except ValueError as error:
+  except _UnknownSplitError as error:
     if config.test_split:
       raise
     raise ValueError(

@@ -153,8 +153,11 @@ def _cache_key(
   The names of these fields are part of the format of the cache: they stay the same
   when a class or a field of the code is renamed.
   """
-  assert backbone.recipe is not None  # It has weights.
-  recipe = pretrained.RECIPES[backbone.recipe]
+  recipe = (
+    pretrained.recipe_without_weights(config.backbone.name)
+    if backbone.recipe is None  # Its weights are those of a run that started at random.
+    else pretrained.RECIPES[backbone.recipe]
+  )
   preprocessing, dataset = recipe.preprocessing, config.dataset
   # Crops and flips as in `data.eval_batches`.
   augmented = {"view": view, "seed": config.seed} if view else {}

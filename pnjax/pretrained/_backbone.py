@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 import dataclasses
 import functools
-import hashlib
 import pathlib
 from typing import TYPE_CHECKING
 from typing import Any
@@ -14,11 +13,11 @@ from flax import traverse_util
 import jax
 import jax.numpy as jnp
 import ml_collections
-import numpy as np
 
 from pnjax import models
 from pnjax import runtime
 from pnjax.pretrained import _downloads
+from pnjax.pretrained import _files
 from pnjax.pretrained import _load
 from pnjax.pretrained import _preprocessing
 from pnjax.pretrained import _recipes
@@ -57,7 +56,7 @@ class BackboneSpec:
   @functools.cached_property
   def fingerprint(self) -> str | None:
     """Digest of the weights; None if they start at random."""
-    return None if self.variables is None else _digest(self.variables)
+    return None if self.variables is None else _files.digest(self.variables)
 
 
 def backbone_from_config(config: ml_collections.ConfigDict) -> BackboneSpec:
@@ -79,7 +78,7 @@ def backbone_from_config(config: ml_collections.ConfigDict) -> BackboneSpec:
     model=loaded.model.clone(num_classes=None, **_options(config)),
     variables=loaded.variables,
     preprocessing=loaded.recipe.preprocessing,
-    recipe=loaded.name,
+    recipe=loaded.name if loaded.name in _recipes.RECIPES else None,
   )
 
 
@@ -109,12 +108,13 @@ def weights_path(weights: str) -> pathlib.Path:
   """Return the file of pretrained weights, and download known ones first.
 
   Args:
-    weights: Path of a file, or one of `SOURCES`.
+    weights: Path of a file, folder of a finished run or of an exported model, or one
+      of `SOURCES`.
   """
   return (
     _downloads.fetch(weights)
     if weights in _downloads.SOURCES
-    else pathlib.Path(weights)
+    else _files.file_of_weights(weights)
   )
 
 
@@ -171,13 +171,3 @@ def _select(expected: Mapping, loaded: Mapping) -> Mapping:
   if missing:
     raise ValueError(f"the weights lack {', '.join(missing[:10])}.")
   return traverse_util.unflatten_dict({n: loaded[n] for n in expected}, sep=".")
-
-
-def _digest(tree: Any) -> str:
-  """Return the sha256 of a tree of arrays: names, shapes, dtypes and values."""
-  state = hashlib.sha256()
-  for path, x in jax.tree_util.tree_leaves_with_path(tree):
-    x = np.asarray(x)
-    state.update(f"{jax.tree_util.keystr(path)} {x.shape} {x.dtype}".encode())
-    state.update(np.ascontiguousarray(x).tobytes())
-  return state.hexdigest()

@@ -2,18 +2,24 @@
 
 from collections.abc import Callable
 from collections.abc import Mapping
+import hashlib
 import os
 import pathlib
 import pickle
 import tempfile
+from typing import Any
 import zipfile
 import zlib
 
+import jax
 import numpy as np
 import safetensors
 import safetensors.numpy
 
 from pnjax.pretrained import _tfjs
+
+# The file of weights in the folder of a finished run or of an exported model.
+NETWORK_FILE = "weights.safetensors"
 
 Tensors = dict[str, np.ndarray]
 Metadata = dict[str, str]
@@ -25,10 +31,10 @@ def read(path: str | os.PathLike) -> tuple[Tensors, Metadata]:
   The prefix `module.` of PyTorch's data parallelism is removed from names.
 
   Args:
-    path: File to read; see `pnjax.pretrained.load`. An entry `recipe` of an `.npz` is
-      metadata.
+    path: File to read, or folder; see `pnjax.pretrained.load`. An entry `recipe` of
+      an `.npz` is metadata.
   """
-  path = pathlib.Path(path)
+  path = file_of_weights(path)
   reader = _reader(path)
   if not path.is_file():
     raise FileNotFoundError(
@@ -37,6 +43,31 @@ def read(path: str | os.PathLike) -> tuple[Tensors, Metadata]:
     )
   tensors, metadata = reader(path)
   return {name.removeprefix("module."): x for name, x in tensors.items()}, metadata
+
+
+def file_of_weights(path: str | os.PathLike) -> pathlib.Path:
+  """Return the file of weights in a folder; another path is returned as it is."""
+  path = pathlib.Path(path)
+  if not path.is_dir():
+    return path
+  if not (path / NETWORK_FILE).is_file():
+    raise FileNotFoundError(
+      f"{path} has no {NETWORK_FILE}, expected the folder of a finished run or of an "
+      "exported model. The command that began a run finishes it; one that an earlier "
+      f"version finished needs `python -m experiments.export --workdir={path} "
+      "--output=DIR`, and backbone.weights=DIR."
+    )
+  return path / NETWORK_FILE
+
+
+def digest(tree: Any) -> str:
+  """Return the sha256 of a tree of arrays: names, shapes, dtypes and values."""
+  state = hashlib.sha256()
+  for path, x in jax.tree_util.tree_leaves_with_path(tree):
+    x = np.asarray(x)
+    state.update(f"{jax.tree_util.keystr(path)} {x.shape} {x.dtype}".encode())
+    state.update(np.ascontiguousarray(x).tobytes())
+  return state.hexdigest()
 
 
 def write_safetensors(

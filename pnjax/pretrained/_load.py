@@ -15,6 +15,7 @@ import numpy as np
 from pnjax import models
 from pnjax.pretrained import _files
 from pnjax.pretrained import _names
+from pnjax.pretrained import _networks
 from pnjax.pretrained import _recipes
 
 # Number of names that an error lists of each kind.
@@ -76,14 +77,15 @@ def load(
   *,
   override_recipe: bool = False,
 ) -> Pretrained:
-  """Load weights with torchvision's or Keras's names.
+  """Load weights with torchvision's or Keras's names, or those of a trained network.
 
   The file must have every tensor of the network, in its shape, and no others. A file
   without a classifier gives a network without one. Half precision becomes float32.
 
   Args:
     path: File to read: `.safetensors`, `.npz`, `.tgz` (an npm package with a network of
-      TensorFlow.js), or with PyTorch installed `.pth`, `.pt` or `.pth.tar`.
+      TensorFlow.js), or with PyTorch installed `.pth`, `.pt` or `.pth.tar`. Or the
+      folder of a finished run or of an exported model, whose backbone is loaded.
     recipe: Name of one of `RECIPES`, or a recipe of your own. If None, it is taken from
       the metadata of the file.
     override_recipe: Whether `recipe` may contradict the metadata.
@@ -95,8 +97,17 @@ def load(
     ValueError: If the file is damaged, does not fit the network, or has no recipe.
   """
   tensors, metadata = _files.read(path)
+  trained, stated = _networks.read_description(os.fspath(path), metadata), None
+  if trained is None:
+    stated = _recipes.stated_recipe(metadata)
+  else:
+    tensors = _networks.backbone_tensors(os.fspath(path), tensors, trained)
+    stated = trained.recipe or _recipes.CUSTOM
+    recipe = (
+      recipe or trained.recipe or _recipes.recipe_without_weights(trained.architecture)
+    )
   name, recipe = _recipes.choose_recipe(
-    os.fspath(path), recipe, _recipes.stated_recipe(metadata), override_recipe
+    os.fspath(path), recipe, stated, override_recipe
   )
   broken = [key for key, tensor in tensors.items() if not np.isfinite(tensor).all()]
   if broken:
@@ -106,7 +117,11 @@ def load(
     )
   model = recipe.model(with_classifier=any(map(_names.is_classifier, tensors)))
   try:
-    variables = assemble(model, recipe.architecture, tensors)
+    variables = (
+      assemble(model, recipe.architecture, tensors)
+      if trained is None
+      else _assemble_as_they_are(model, tensors)
+    )
   except ValueError as error:
     raise ValueError(f"{os.fspath(path)} does not fit {name!r}. {error}") from error
   return Pretrained(name, recipe, model, variables)
@@ -150,17 +165,32 @@ def assemble(
   return traverse_util.unflatten_dict(variables)
 
 
+def _assemble_as_they_are(
+  model: models.Backbone, tensors: Mapping[str, np.ndarray]
+) -> dict[str, dict]:
+  """Return the variables of a network, given tensors with its own names."""
+  expected = {"/".join(path): shape for path, shape in _shapes(model).items()}
+  _check(expected, tensors)
+  variables = {name: jnp.asarray(tensors[name]) for name in expected}
+  return _networks.nested_variables(variables)
+
+
+def _shapes(model: models.Backbone) -> dict[_names.Path, _names.Shape]:
+  """Return the shape of each array of a network."""
+  tree = jax.eval_shape(
+    lambda: model.init(jax.random.key(0), jnp.zeros((1, 224, 224, 3)))
+  )
+  return {p: leaf.shape for p, leaf in traverse_util.flatten_dict(tree).items()}
+
+
 def _conversions(
   model: models.Backbone, architecture: str, keras: bool
 ) -> dict[_names.Path, _names.Conversion]:
   """Return how each array of a network is made from the tensors of a file."""
-  tree = jax.eval_shape(
-    lambda: model.init(jax.random.key(0), jnp.zeros((1, 224, 224, 3)))
-  )
   conversion = _names.keras_conversion if keras else _names.torchvision_conversion
   return {
-    path: conversion(architecture, path, leaf.shape)
-    for path, leaf in traverse_util.flatten_dict(tree).items()
+    path: conversion(architecture, path, shape)
+    for path, shape in _shapes(model).items()
   }
 
 

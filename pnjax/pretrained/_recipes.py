@@ -9,6 +9,7 @@ import dataclasses
 from typing import Any
 
 from pnjax import models
+from pnjax.pretrained._preprocessing import CENTERED
 from pnjax.pretrained._preprocessing import Preprocessing
 
 
@@ -44,6 +45,9 @@ class Recipe:
     }
     return models.BACKBONES[self.architecture](**options)
 
+
+# Name of a recipe that is none of `RECIPES`.
+CUSTOM = "custom"
 
 _CAFFE = Preprocessing(
   channels="BGR",
@@ -86,6 +90,11 @@ _DESCRIPTIONS = {
 }
 
 
+def recipe_without_weights(architecture: str) -> Recipe:
+  """Return the recipe of a backbone whose weights started at random."""
+  return Recipe(architecture, 0, CENTERED)
+
+
 def stated_recipe(metadata: Mapping[str, str]) -> str | None:
   """Return the name of the recipe that the metadata of a file state, if any."""
   if "recipe" in metadata:
@@ -111,7 +120,7 @@ def choose_recipe(
   name: str | None
   if isinstance(requested, Recipe):
     names = [name for name, recipe in RECIPES.items() if recipe == requested]
-    name, recipe = names[0] if names else "custom", requested
+    name, recipe = names[0] if names else CUSTOM, requested
   else:
     name = requested or stated
     if name is None:

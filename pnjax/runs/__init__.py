@@ -4,6 +4,8 @@ from pnjax.runs._checkpoints import Checkpoints
 from pnjax.runs._curves import curves_figure
 from pnjax.runs._curves import draw_curves
 from pnjax.runs._environment import environment
+from pnjax.runs._export import export
+from pnjax.runs._export import load_exported
 from pnjax.runs._records import Records
 from pnjax.runs._records import read_records
 from pnjax.runs._refit import CLASSIFIERS
@@ -20,6 +22,7 @@ from pnjax.runs._workdir import prepare_workdir
 from pnjax.runs._workdir import read_class_names
 from pnjax.runs._workdir import read_config
 from pnjax.runs._workdir import read_fingerprints
+from pnjax.runs._workdir import read_finished
 from pnjax.runs._workdir import read_model_info
 from pnjax.runs._workdir import read_predictions
 from pnjax.runs._workdir import read_result
@@ -38,13 +41,16 @@ __all__ = [
   "curves_figure",
   "draw_curves",
   "environment",
+  "export",
   "has_refit",
   "load",
+  "load_exported",
   "metrics_by_classifier",
   "prepare_workdir",
   "read_class_names",
   "read_config",
   "read_fingerprints",
+  "read_finished",
   "read_model_info",
   "read_predictions",
   "read_records",

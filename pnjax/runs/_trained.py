@@ -56,7 +56,7 @@ class TrainedModel:
     >>> trained = pnjax.load("runs/demo")  # doctest: +SKIP
     >>> trained.class_names[trained.predict([image])[0].argmax()]  # doctest: +SKIP
     """
-    return self._in_batches(self._probabilities, images)
+    return self._in_batches(self.probabilities, images)
 
   def features(self, images: Sequence[np.ndarray] | np.ndarray) -> np.ndarray:
     """Return the feature maps of the backbone, `[B, h, w, d]`.
@@ -113,7 +113,8 @@ class TrainedModel:
     return np.concatenate(results)
 
   @functools.cached_property
-  def _probabilities(self) -> Callable[..., jax.Array]:
+  def probabilities(self) -> Callable[..., jax.Array]:
+    """Function from variables and transformed images `[B, ...]` to probabilities."""
     logits = self._compile("__call__")
     return lambda variables, images: jax.nn.softmax(logits(variables, images))
 

@@ -139,7 +139,8 @@ def write_class_names(workdir: pathlib.Path, names: Sequence[str]) -> None:
 
 def read_class_names(workdir: str | os.PathLike) -> list[str]:
   """Return the classes of a run, in the order of its outputs."""
-  return (pathlib.Path(workdir) / _CLASSES).read_text(encoding="utf-8").splitlines()
+  text = (pathlib.Path(workdir) / _CLASSES).read_text(encoding="utf-8")
+  return text.split("\n")[:-1]  # `splitlines` knows more characters that end a line.
 
 
 def write_result(
@@ -158,6 +159,17 @@ def read_result(workdir: str | os.PathLike) -> dict[str, Any] | None:
   """Return the result of a run; None if the run is not finished."""
   path = pathlib.Path(workdir) / _RESULT
   return runtime.read_json(path) if path.exists() else None
+
+
+def read_finished(workdir: str | os.PathLike) -> dict[str, Any]:
+  """Return the result of a run; raise FileNotFoundError if it is not finished."""
+  result = read_result(workdir)
+  if result is None:
+    raise FileNotFoundError(
+      f"the run in {workdir} is not finished: it has no {_RESULT}. The command that "
+      "began it continues it."
+    )
+  return result
 
 
 def metrics_by_classifier(result: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

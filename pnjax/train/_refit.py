@@ -43,13 +43,9 @@ def refit_run(
     ValueError: if the images or the weights of the run have changed.
   """
   workdir = pathlib.Path(workdir)
-  config, result = runs.read_config(workdir), runs.read_result(workdir)
+  config, result = runs.read_config(workdir), runs.read_finished(workdir)
   info = runs.read_model_info(workdir)
-  if result is None or info is None:
-    raise FileNotFoundError(
-      f"the run in {workdir} is not finished: it has no result.json. The command that "
-      "began it continues it."
-    )
+  assert info is not None  # The run is finished.
   experiment = open_experiment(config, runtime.Devices(devices))
   with contextlib.ExitStack() as stack:
     if experiment.devices.is_first:

@@ -6,6 +6,7 @@ import functools
 import pathlib
 from typing import Any
 
+from pnjax import pretrained
 from pnjax import probe
 from pnjax import runs
 from pnjax.train import _evaluation
@@ -54,7 +55,7 @@ def write_result(
   refit: probe.Refit | None,
   elapsed: float,
 ) -> dict[str, Any]:
-  """Write the refit classifier, the predictions and the result; return the result.
+  """Write the backbone, the refit classifier, the predictions and the result.
 
   Args:
     experiment: Config, data and devices of the run.
@@ -63,6 +64,9 @@ def write_result(
     outcomes: Outcome of each classifier.
     refit: Refit classifier, if there is one.
     elapsed: Seconds that the run took.
+
+  Returns:
+    The contents of `result.json`.
   """
   names = experiment.train_split.class_names
   metrics = {
@@ -89,6 +93,23 @@ def write_result(
   if experiment.devices.is_first:
     if refit is not None:
       runs.write_refit(workdir, refit.classifier, variables)
+    _write_backbone(experiment, workdir, variables)
     predictions = {name: outcome.predictions for name, outcome in outcomes.items()}
     runs.write_result(workdir, result, experiment.test_split.labels, predictions)
   return result
+
+
+def _write_backbone(
+  experiment: Experiment, workdir: pathlib.Path, variables: Mapping[str, Any]
+) -> None:
+  """Write the backbone to where `backbone.weights` of other runs finds it."""
+  pretrained.save_network(
+    workdir / pretrained.NETWORK_FILE,
+    {
+      collection: {"backbone": tree["backbone"]}
+      for collection, tree in variables.items()
+      if "backbone" in tree
+    },
+    experiment.config.backbone.name,
+    experiment.backbone.recipe,
+  )

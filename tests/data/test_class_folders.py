@@ -62,6 +62,24 @@ def test_split_folders_may_have_other_names(source, caplog):
   assert "unlabelled" in caplog.text
 
 
+def test_classes_that_train_lacks_are_an_error(source):
+  archives.folder(source / "train", ("ant", "bee"), per_class=1)
+  archives.folder(source / "test", ("ant", "bees", "木"), per_class=1)
+  with pytest.raises(
+    ValueError,
+    match=r"test has classes that train does not have: bees, 木; test lacks bee of "
+    r"train; expected the names of train, which are ant, bee\.",
+  ):
+    read_folder(source)
+
+
+def test_classes_that_only_train_has_are_reported(source, caplog):
+  archives.folder(source / "train", ("ant", "bee"), per_class=1)
+  archives.folder(source / "test", ("ant",), per_class=1)
+  assert read_folder(source).class_names == ("ant", "bee")
+  assert "test lacks bee of train" in caplog.text
+
+
 def test_two_folders_of_one_split_are_refused(source):
   for name in ("train", "val", "valid"):
     archives.folder(source / name, ("bee",), per_class=1)
@@ -100,4 +118,10 @@ def test_an_empty_class_is_refused(source):
   archives.folder(source)
   (source / "cat").mkdir()
   with pytest.raises(FileNotFoundError, match="cat has no images, expected some"):
+    read_folder(source)
+
+
+def test_classes_of_one_image_are_refused(source):
+  archives.folder(source, ("ant", "bee"), per_class=1)
+  with pytest.raises(ValueError, match=r"No class has two images \(there are 2 in all"):
     read_folder(source)

@@ -55,7 +55,7 @@ def test_unknown_splits(prepared, spec):
 
 def test_unknown_datasets(prepared):
   names = ", ".join(data.DATASETS)
-  with pytest.raises(ValueError, match=f"'imagenet', expected one of {names}"):
+  with pytest.raises(FileNotFoundError, match=f"'imagenet', expected one of {names}"):
     data.open_split("imagenet", "train", prepared)
 
 

@@ -3,7 +3,7 @@ import pytest
 
 from pnjax import config as config_lib
 from pnjax import pretrained
-from pnjax.pretrained import _backbone
+from pnjax.pretrained import _files
 
 
 def test_weights_of_another_network_are_refused(alexnet_weights):
@@ -36,7 +36,7 @@ def test_fingerprints_tell_weights_apart(alexnet_weights):
   assert pretrained.backbone_from_config(config).fingerprint is None
   config.weights = str(alexnet_weights)
   spec = pretrained.backbone_from_config(config)
-  assert spec.fingerprint == _backbone._digest(spec.variables)
+  assert spec.fingerprint == _files.digest(spec.variables)
 
 
 def test_the_digest_depends_on_names_shapes_dtypes_and_values():
@@ -47,4 +47,4 @@ def test_the_digest_depends_on_names_shapes_dtypes_and_values():
     {"a": np.ones(4)},
     {"a": np.zeros(4, np.float32)},
   ]
-  assert len({_backbone._digest(tree) for tree in trees}) == len(trees)
+  assert len({_files.digest(tree) for tree in trees}) == len(trees)

@@ -1,0 +1,238 @@
+import importlib.metadata
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+from PIL import Image
+import pytest
+
+from experiments.configs import methods
+import pnjax
+from pnjax import data
+from pnjax import pretrained
+from pnjax import runs
+from pnjax.runs import _exported_predict
+from tests import small_runs
+
+# What an exported model needs, and what these need themselves.
+PACKAGES = (
+  "jax",
+  "jaxlib",
+  "flatbuffers",
+  "numpy",
+  "pillow",
+  "safetensors",
+  "ml_dtypes",
+  "opt_einsum",
+  "scipy",
+)
+# Prints the probabilities of all images in a folder.
+SCRIPT = """
+import json
+import pathlib
+import sys
+
+sys.path.insert(0, sys.argv[1])
+import predict
+
+config, function = predict.load()
+for path in sorted(pathlib.Path(sys.argv[2]).iterdir()):
+  print(json.dumps(function(predict.read(path, config)[None])[0].tolist()))
+unwanted = {"pnjax", "flax", "cv2", "optax", "tensorflow", "tensorflow_datasets"}
+assert not unwanted & set(sys.modules), unwanted & set(sys.modules)
+"""
+
+
+@pytest.fixture(scope="module")
+def exported(finished_run, tmp_path_factory):
+  return runs.export(finished_run, tmp_path_factory.mktemp("exported") / "model")
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
+  """Images from dark to light: of the input size, smaller and larger ones."""
+  folder = tmp_path_factory.mktemp("images")
+  rng = np.random.default_rng(0)
+  for i, size in enumerate([(32, 32), (40, 30), (8, 90), (20, 20)]):
+    pixels = rng.integers(0, 100, (*size, 3), dtype=np.uint8) + np.uint8(25 * i)
+    Image.fromarray(pixels).save(folder / f"{i}.png")
+  return folder
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+  """A folder of packages with no others than an exported model needs."""
+  folder = tmp_path_factory.mktemp("site")
+  for package in PACKAGES:
+    distribution = importlib.metadata.distribution(package)
+    for name in {file.parts[0] for file in distribution.files}:
+      source = pathlib.Path(distribution.locate_file(name))
+      if source.exists() and name != "__pycache__" and ".." not in name:
+        (folder / name).symlink_to(source)
+  return folder
+
+
+def run_alone(site, *arguments):
+  """Runs Python with these packages only."""
+  return subprocess.run(
+    [sys.executable, "-S", *arguments],
+    env={"PYTHONPATH": str(site), "PYTHONDONTWRITEBYTECODE": "1"},
+    capture_output=True,
+    text=True,
+    timeout=small_runs.PATIENCE,
+  )
+
+
+def test_it_runs_without_pnjax_and_flax(exported, finished_run, images, site):
+  missing = run_alone(site, "-c", "import flax")
+  assert "No module named 'flax'" in missing.stderr
+  done = run_alone(site, "-c", SCRIPT, str(exported), str(images))
+  assert done.returncode == 0, done.stderr
+  actual = np.array([json.loads(line) for line in done.stdout.splitlines()])
+  config = json.loads((exported / "config.json").read_text())
+  decoded = [data.decode(path) for path in sorted(images.iterdir())]
+  trained = pnjax.load(finished_run)
+  same = trained.predict([_exported_predict.prepare(x, config) for x in decoded])
+  assert np.ptp(same, axis=0).max() > 1e-3  # The images differ.
+  np.testing.assert_allclose(actual, same, atol=1e-5)
+  # Resized by OpenCV: rounded differently by one level of 255 here and there.
+  expected = trained.predict(decoded)
+  np.testing.assert_allclose(actual, expected, atol=1e-2)
+  np.testing.assert_allclose(actual[0], expected[0], atol=1e-5)  # Of the input size.
+
+
+def test_the_script_prints_classes(exported, images, site):
+  done = run_alone(site, str(exported / "predict.py"), str(images / "0.png"))
+  assert (done.returncode, done.stderr) == (0, "")
+  path, *lines = done.stdout.splitlines()
+  assert path == str(images / "0.png")
+  assert {line.split()[-1] for line in lines} == {"dark", "light", "striped"}
+
+
+@pytest.mark.parametrize("file", ["weights.safetensors", "function.bin"])
+def test_a_damaged_file_is_reported_in_a_line(exported, tmp_path, file):
+  folder = shutil.copytree(exported, tmp_path / "model")
+  content = bytearray((folder / file).read_bytes())
+  content[-1] ^= 1
+  (folder / file).write_bytes(content)
+  with pytest.raises(ValueError, match=f"{file} is damaged; export the model again"):
+    runs.load_exported(folder)
+  if file == "weights.safetensors":
+    with pytest.raises(ValueError, match="is damaged: its numbers have changed"):
+      pretrained.load(folder)
+
+
+def test_a_missing_image_is_reported_in_a_line(exported, site):
+  done = run_alone(site, str(exported / "predict.py"), "nowhere.jpg")
+  assert done.returncode == 1
+  assert done.stderr.startswith("error: ")
+  assert done.stderr.count("\n") == 1
+
+
+def test_the_config_describes_the_model(exported, finished_run):
+  config = json.loads((exported / "config.json").read_text())
+  result = small_runs.result(finished_run)
+  assert config["class_names"] == ["dark", "light", "striped"]
+  assert (config["image_size"], config["classifier"]) == (32, "refit")
+  assert config["accuracy"]["top1"] == result["refit"]["top1"]
+  assert config["versions"]["pnjax"] == pnjax.__version__
+  assert config["preprocessing"]["divisor"] == 127.5
+  assert config["platforms"] == ["cpu", "cuda", "tpu"]
+
+
+def test_the_softmax_layer_can_be_exported(finished_run, tmp_path, rng):
+  folder = runs.export(finished_run, tmp_path / "model", "softmax")
+  images = rng.integers(0, 256, (2, 32, 32, 3), dtype=np.uint8)
+  config, function = runs.load_exported(folder)
+  assert config["classifier"] == "softmax"
+  expected = pnjax.load(finished_run, "softmax").predict(images)
+  np.testing.assert_allclose(function(images), expected, atol=1e-5)
+
+
+def test_crops_and_eigenvalues_are_exported(config, tmp_path, rng):
+  methods.apply(config, "sop_sc_spec_gamma")
+  config.pooling.eta_prime = None
+  config.dataset.num_crops, config.dataset.resize_side = 12, 40
+  config.train.num_epochs = 0
+  small_runs.run(config, tmp_path / "run")
+  noise = rng.integers(0, 100, (60, 60, 3), dtype=np.uint8)
+  images = noise + np.arange(0, 100, 10, dtype=np.uint8)[:, None, None, None]
+  options, function = runs.load_exported(
+    runs.export(tmp_path / "run", tmp_path / "model")
+  )
+  trained = pnjax.load(tmp_path / "run")
+  expected = trained.predict(images)
+  assert ((0.01 < expected) & (expected < 0.99)).any()
+  same = function(np.stack([trained.transform(image) for image in images]))
+  np.testing.assert_allclose(same, expected, atol=1e-5)
+  crops = np.stack([_exported_predict.prepare(image, options) for image in images])
+  np.testing.assert_array_equal(crops[:, 6:], crops[:, :6, :, ::-1])
+  np.testing.assert_allclose(function(crops), expected, atol=3e-2)
+
+
+def test_the_backbone_loads_as_pretrained_weights(exported, finished_run, rng):
+  trained, weights = pnjax.load(finished_run), pretrained.load(exported)
+  images = rng.integers(0, 256, (2, 32, 32, 3), dtype=np.uint8)
+  assert weights.recipe.preprocessing == trained.backbone.preprocessing
+  features = weights.features(weights.preprocess(images))
+  np.testing.assert_allclose(features, trained.features(images), rtol=1e-4, atol=1e-5)
+
+
+def test_an_earlier_export_is_replaced_as_a_whole(finished_run, tmp_path):
+  folder = tmp_path / "model"
+  folder.mkdir()
+  runs.export(finished_run, folder)
+  (folder / "stale.txt").write_text("")
+  runs.export(finished_run, folder, "softmax")
+  names = {path.name for path in folder.iterdir()}
+  assert names == {"config.json", "function.bin", "predict.py", "weights.safetensors"}
+  assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_failed_export_leaves_the_earlier_one(
+  exported, finished_run, tmp_path, monkeypatch
+):
+  folder = shutil.copytree(exported, tmp_path / "model")
+  before = {path.name: path.read_bytes() for path in folder.iterdir()}
+
+  def fail(*_):
+    raise OSError("No space left on device")
+
+  monkeypatch.setattr("pnjax.runtime.write_json", fail)
+  with pytest.raises(OSError, match="No space"):
+    runs.export(finished_run, folder, "softmax")
+  assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+  assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_mistakes(finished_run, tmp_path):
+  (tmp_path / "notes.txt").write_text("mine")
+  with pytest.raises(FileExistsError, match="exists and is no exported model"):
+    runs.export(finished_run, tmp_path)
+  with pytest.raises(FileExistsError, match="a file, expected a folder"):
+    runs.export(finished_run, tmp_path / "notes.txt")
+  with pytest.raises(FileNotFoundError, match="holds no run"):
+    runs.export(tmp_path, tmp_path / "model")
+  unfinished = shutil.copytree(finished_run, tmp_path / "run")
+  (unfinished / "result.json").unlink()
+  with pytest.raises(FileNotFoundError, match="is not finished: it has no"):
+    runs.export(unfinished, tmp_path / "model")
+  assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize("size", [(32, 32), (50, 40), (31, 200), (8, 90), (64, 96)])
+@pytest.mark.parametrize(
+  "options", [{"resize": "squash"}, {"resize": "center"}, {"num_crops": 12}], ids=str
+)
+def test_images_are_resized_as_in_evaluation(rng, size, options):
+  defaults = {"image_size": 32, "resize": "squash", "num_crops": 1, "resize_side": 40}
+  options = defaults | options
+  image = rng.integers(0, 256, (*size, 3), dtype=np.uint8)
+  expected = data.eval_transform(**options)(image).astype(int)
+  actual = _exported_predict.prepare(image, options).astype(int)
+  assert actual.shape == expected.shape
+  as_it_is = size == (32, 32) and options["num_crops"] == 1
+  assert abs(actual - expected).max() <= (0 if as_it_is else 1)
