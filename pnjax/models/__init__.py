@@ -13,7 +13,11 @@ from pnjax.models._image_classifier import ImageClassifier
 from pnjax.models._pooling import PARAMETER_FIELDS
 from pnjax.models._pooling import FirstOrderPooling
 from pnjax.models._resnet import ResNet
+from pnjax.models._resnet import ResNet18
+from pnjax.models._resnet import ResNet34
 from pnjax.models._resnet import ResNet50
+from pnjax.models._resnet import ResNet101
+from pnjax.models._resnet import ResNet152
 from pnjax.models._resnet import TinyResNet
 from pnjax.models._second_order import SecondOrderPooling
 from pnjax.models._trainable import join_variables
@@ -22,7 +26,11 @@ from pnjax.models._trainable import trainable_parameters
 
 # Backbones by their names in configs.
 BACKBONES: dict[str, type[Backbone]] = {
+  "resnet18": ResNet18,
+  "resnet34": ResNet34,
   "resnet50": ResNet50,
+  "resnet101": ResNet101,
+  "resnet152": ResNet152,
   "alexnet": AlexNet,
   "tiny_resnet": TinyResNet,
 }
@@ -35,7 +43,11 @@ __all__ = [
   "FirstOrderPooling",
   "ImageClassifier",
   "ResNet",
+  "ResNet18",
+  "ResNet34",
   "ResNet50",
+  "ResNet101",
+  "ResNet152",
   "SecondOrderPooling",
   "TinyResNet",
   "TrainableLayers",

@@ -32,6 +32,13 @@ class Source:
   url: str | None = None
 
 
+def _torchvision(network: str, file: str) -> Source:
+  """Return a file of torchvision, whose name has the first digits of its digest."""
+  sha256 = file.removesuffix(".pth").rpartition("-")[2]
+  url = f"https://download.pytorch.org/models/{file}"
+  return Source(f"{network}_torchvision", sha256, url=url)
+
+
 # In the order in which they are tried.
 SOURCES: dict[str, list[Source]] = {
   "resnet50": [
@@ -46,24 +53,19 @@ SOURCES: dict[str, list[Source]] = {
       "resnet50_v1_caffe",
       "0f06ed29295bceab06e836c82a328c26dddb286f76e52ecfeb80d19184eccd4d",
     ),
-    # torchvision publishes the first eight digits, as part of the name.
-    Source(
-      "resnet50_torchvision",
-      "0676ba61",
-      url="https://download.pytorch.org/models/resnet50-0676ba61.pth",
-    ),
+    _torchvision("resnet50", "resnet50-0676ba61.pth"),
   ],
+  "resnet18": [_torchvision("resnet18", "resnet18-f37072fd.pth")],
+  "resnet34": [_torchvision("resnet34", "resnet34-b627a593.pth")],
+  "resnet101": [_torchvision("resnet101", "resnet101-63fe2227.pth")],
+  "resnet152": [_torchvision("resnet152", "resnet152-394f9c45.pth")],
   "alexnet": [
     # Convolutions only; always a local file.
     Source(
       "alexnet_torchvision",
       "4195af71e7d1ab76e9282d91385553b6dd82c42a76d7972ee4dc62cf93d41f22",
     ),
-    Source(
-      "alexnet_torchvision",
-      "7be5be79",
-      url="https://download.pytorch.org/models/alexnet-owt-7be5be79.pth",
-    ),
+    _torchvision("alexnet", "alexnet-owt-7be5be79.pth"),
   ],
 }
 

@@ -64,6 +64,12 @@ RECIPES: dict[str, Recipe] = {
   "resnet50_torchvision": Recipe(
     "resnet50", 1000, _TORCHVISION, variant="v1.5", epsilon=1e-5
   ),
+  **{
+    f"resnet{depth}_torchvision": Recipe(
+      f"resnet{depth}", 1000, _TORCHVISION, variant="v1.5", epsilon=1e-5
+    )
+    for depth in (18, 34, 101, 152)
+  },
   "resnet50_places365": Recipe(
     "resnet50", 365, _TORCHVISION, variant="v1.5", epsilon=1e-5
   ),

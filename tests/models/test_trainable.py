@@ -33,6 +33,11 @@ def is_trainable(name, trainable):
       {f"layer4.block2.{layer}" for layer in ("conv2", "bn2", "conv3", "bn3")},
     ),
     (
+      "resnet18",
+      "last_two_convs",
+      {f"layer4.block1.{layer}" for layer in ("conv1", "bn1", "conv2", "bn2")},
+    ),
+    (
       "tiny_resnet",
       "last_two_convs",
       {f"layer2.block0.{layer}" for layer in ("conv2", "bn2", "conv3", "bn3")},

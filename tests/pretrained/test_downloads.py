@@ -93,8 +93,8 @@ def test_missing_local_file_is_an_error(cache):
 
 
 def test_unknown_network_is_refused(cache):
-  with pytest.raises(ValueError, match="'vgg16', expected one of resnet50, alexnet"):
-    pretrained.fetch("vgg16", cache=cache)
+  with pytest.raises(ValueError, match="'vgg', expected one of resnet50, resnet18"):
+    pretrained.fetch("vgg", cache=cache)
 
 
 def test_npm(package, tensors, cache, fake_npm, set_sources):
