@@ -1,4 +1,4 @@
-"""ResNet and AlexNet in plain PyTorch, for benchmarks and tests to compare with.
+"""ResNet, AlexNet and VGG-16 in plain PyTorch, to compare with in benchmarks and tests.
 
 Parameters have the names of torchvision.
 """
@@ -156,3 +156,28 @@ class AlexNet(nn.Module):
   def forward(self, x: torch.Tensor) -> torch.Tensor:
     """Return the logits."""
     return self.classifier(self.stages(x)["conv5"].flatten(1))
+
+
+class VGG16(nn.Module):
+  """VGG-16 up to relu5_3; `stages` returns feature maps."""
+
+  def __init__(self):
+    super().__init__()
+    layers, channels = [], 3
+    for count, width in ((2, 64), (2, 128), (3, 256), (3, 512), (3, 512)):
+      for _ in range(count):
+        layers += [nn.Conv2d(channels, width, 3, 1, 1), nn.ReLU()]
+        channels = width
+      layers.append(nn.MaxPool2d(2, 2))
+    self.features = nn.Sequential(*layers[:-1])
+
+  def stages(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Return the feature maps of all convolutions, rectified and pooled."""
+    feature_maps, i, j = {}, 1, 0
+    for layer in self.features:
+      x = layer(x)
+      j += isinstance(layer, nn.Conv2d)
+      feature_maps[f"conv{i}_{j}"] = x  # The last of them stays.
+      if isinstance(layer, nn.MaxPool2d):
+        i, j = i + 1, 0
+    return feature_maps

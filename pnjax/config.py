@@ -60,7 +60,7 @@ def get_config() -> ml_collections.ConfigDict:
   config.backbone = backbone = ml_collections.ConfigDict()
   backbone.name = "resnet50"  # One of `pnjax.models.BACKBONES`.
   # File of pretrained weights, or the name of known ones that are downloaded
-  # ("resnet50", "alexnet"). If None, weights start at random.
+  # ("resnet50", "vgg16", ...). If None, weights start at random.
   backbone.weights = config_dict.placeholder(str)
   backbone.recipe = config_dict.placeholder(str)  # Needed if the file does not tell.
   backbone.dtype = "float32"  # Type of the computation; "bfloat16" on accelerators.
@@ -125,7 +125,7 @@ def get_config() -> ml_collections.ConfigDict:
   # Passes over the images to train on. With 0, only the classifier is fit, in closed
   # form.
   train.num_epochs = 20
-  # Layers of the backbone that train: "all", "last_stage" (of a ResNet),
+  # Layers of the backbone that train: "all", "last_stage" (not of AlexNet),
   # "last_two_convs", or "none" for a frozen backbone. Pooling and classifier always
   # train.
   train.trainable = "all"

@@ -19,6 +19,7 @@ _BACKBONES = (
   "resnet101",
   "resnet152",
   "alexnet",
+  "vgg16",
 )
 _NUM_PIVOTS = 5
 # Exponent γ of the trace (Remark 6 of the paper) for functions that divide by it and

@@ -23,6 +23,7 @@ from pnjax.models._second_order import SecondOrderPooling
 from pnjax.models._trainable import join_variables
 from pnjax.models._trainable import last_frozen_stage
 from pnjax.models._trainable import trainable_parameters
+from pnjax.models._vgg import VGG16
 
 # Backbones by their names in configs.
 BACKBONES: dict[str, type[Backbone]] = {
@@ -32,12 +33,14 @@ BACKBONES: dict[str, type[Backbone]] = {
   "resnet101": ResNet101,
   "resnet152": ResNet152,
   "alexnet": AlexNet,
+  "vgg16": VGG16,
   "tiny_resnet": TinyResNet,
 }
 
 __all__ = [
   "BACKBONES",
   "PARAMETER_FIELDS",
+  "VGG16",
   "AlexNet",
   "Backbone",
   "FirstOrderPooling",

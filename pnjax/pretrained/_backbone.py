@@ -76,7 +76,7 @@ def backbone_from_config(config: ml_collections.ConfigDict) -> BackboneSpec:
       f"{loaded.recipe.architecture}, but backbone.name is {config.name}."
     )
   return BackboneSpec(
-    model=loaded.model.clone(num_classes=None, **_options(config)),
+    model=loaded.recipe.model(with_classifier=False).clone(**_options(config)),
     variables=loaded.variables,
     preprocessing=loaded.recipe.preprocessing,
     recipe=loaded.name,

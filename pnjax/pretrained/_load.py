@@ -1,5 +1,6 @@
 """Strict loading of weights."""
 
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
@@ -48,7 +49,7 @@ class Pretrained:
 
   def logits(self, x: ArrayLike) -> jax.Array:
     """Return the logits, given the output of `preprocess`."""
-    if self.model.num_classes is None:
+    if not self.model.has_classifier:
       raise ValueError(
         f"These weights of {self.recipe.architecture} have no classifier; use "
         "`features`."
@@ -79,11 +80,13 @@ def load(
   """Load weights with torchvision's or Keras's names.
 
   The file must have every tensor of the network, in its shape, and no others. A file
-  without a classifier gives a network without one. Half precision becomes float32.
+  without a classifier gives a network without one; that of a file is left out if the
+  network of the recipe has none. Half precision becomes float32.
 
   Args:
     path: File to read: `.safetensors`, `.npz`, `.tgz` (an npm package with a network of
-      TensorFlow.js), or with PyTorch installed `.pth`, `.pt` or `.pth.tar`.
+      TensorFlow.js), `.ckpt` (a pickle of NumPy arrays, of which nothing is run), or
+      with PyTorch installed `.pth`, `.pt` or `.pth.tar`.
     recipe: Name of one of `RECIPES`, or a recipe of your own. If None, it is taken from
       the metadata of the file.
     override_recipe: Whether `recipe` may contradict the metadata.
@@ -104,6 +107,8 @@ def load(
       f"{os.fspath(path)} is damaged: not all values are finite in "
       f"{', '.join(broken[:_MAX_LISTED])}."
     )
+  if recipe.num_classes is None:
+    tensors = {k: x for k, x in tensors.items() if not _names.is_classifier(k)}
   model = recipe.model(with_classifier=any(map(_names.is_classifier, tensors)))
   try:
     variables = assemble(model, recipe.architecture, tensors)
@@ -135,12 +140,12 @@ def save(path: str | os.PathLike, weights: Pretrained) -> None:
 def assemble(
   model: models.Backbone, architecture: str, tensors: Mapping[str, np.ndarray]
 ) -> dict[str, dict]:
-  """Return the variables of a network, given torchvision's or Keras's tensors."""
-  conversions = _conversions(model, architecture, _names.is_keras(tensors))
+  """Return the variables of a network, given tensors with names that are known."""
+  conversions = _conversions(model, _names.conversion_from(architecture, tensors))
   expected = {
     name: shape for c in conversions.values() for name, shape in c.tensors.items()
   }
-  _check(expected, {k: v for k, v in tensors.items() if not _names.is_counter(k)})
+  _check(expected, {k: v for k, v in tensors.items() if not _names.is_unused(k)})
   variables = {
     path: jnp.asarray(
       c.convert(*(tensors[name].astype(np.float32) for name in c.tensors))
@@ -151,15 +156,15 @@ def assemble(
 
 
 def _conversions(
-  model: models.Backbone, architecture: str, keras: bool
+  model: models.Backbone,
+  conversion: Callable[[_names.Path, _names.Shape], _names.Conversion],
 ) -> dict[_names.Path, _names.Conversion]:
   """Return how each array of a network is made from the tensors of a file."""
   tree = jax.eval_shape(
     lambda: model.init(jax.random.key(0), jnp.zeros((1, 224, 224, 3)))
   )
-  conversion = _names.keras_conversion if keras else _names.torchvision_conversion
   return {
-    path: conversion(architecture, path, leaf.shape)
+    path: conversion(path, leaf.shape)
     for path, leaf in traverse_util.flatten_dict(tree).items()
   }
 

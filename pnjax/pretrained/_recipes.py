@@ -18,14 +18,15 @@ class Recipe:
 
   Attributes:
     architecture: Name of the network in `pnjax.models.BACKBONES`.
-    num_classes: Number of classes.
+    num_classes: Number of classes; None for a network without a classifier, which a
+      file may have nevertheless.
     preprocessing: Preprocessing that the network was trained with.
     variant: Variant of a ResNet; that of the class if None.
     epsilon: Epsilon of batch norm; that of the class if None.
   """
 
   architecture: str
-  num_classes: int
+  num_classes: int | None
   preprocessing: Preprocessing
   variant: str | None = None
   epsilon: float | None = None
@@ -39,10 +40,12 @@ class Recipe:
       )
     options: dict[str, Any] = {
       "num_classes": self.num_classes if with_classifier else None,
-      **({} if self.variant is None else {"variant": self.variant}),
-      **({} if self.epsilon is None else {"epsilon": self.epsilon}),
+      "variant": self.variant,
+      "epsilon": self.epsilon,
     }
-    return models.BACKBONES[self.architecture](**options)
+    return models.BACKBONES[self.architecture](
+      **{name: value for name, value in options.items() if value is not None}
+    )
 
 
 _CAFFE = Preprocessing(
@@ -74,6 +77,7 @@ RECIPES: dict[str, Recipe] = {
     "resnet50", 365, _TORCHVISION, variant="v1.5", epsilon=1e-5
   ),
   "alexnet_torchvision": Recipe("alexnet", 1000, _TORCHVISION),
+  "vgg16_torchvision": Recipe("vgg16", None, _TORCHVISION),
 }
 
 # Metadata of files that have no `recipe` but describe themselves in words.

@@ -13,6 +13,7 @@ IMAGES = jnp.asarray(np.random.default_rng(0).normal(size=(2, 64, 64, 3)), jnp.f
 BACKBONES = {
   "tiny_resnet": models.TinyResNet(batch_statistics=True),
   "alexnet": models.AlexNet(),
+  "vgg16": models.VGG16(),
 }
 
 

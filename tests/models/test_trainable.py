@@ -27,6 +27,8 @@ def is_trainable(name, trainable):
   ("name", "trainable", "expected"),
   [
     ("alexnet", "last_two_convs", {"conv4", "conv5"}),
+    ("vgg16", "last_two_convs", {"conv5_2", "conv5_3"}),
+    ("vgg16", "last_stage", {"conv5_1", "conv5_2", "conv5_3"}),
     (
       "resnet50",
       "last_two_convs",

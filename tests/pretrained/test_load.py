@@ -86,7 +86,7 @@ def test_recipes_set_the_fields_of_their_network():
   model = dataclasses.replace(recipe, epsilon=None).model(with_classifier=True)
   assert (model.epsilon, model.num_classes) == (1e-5, 1000)
   unknown = dataclasses.replace(recipe, architecture="vgg")
-  with pytest.raises(ValueError, match="architecture 'vgg', expected one of resnet50"):
+  with pytest.raises(ValueError, match="architecture 'vgg', expected one of resnet18"):
     unknown.model(with_classifier=False)
 
 
