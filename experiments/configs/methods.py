@@ -20,6 +20,10 @@ _BACKBONES = (
   "resnet152",
   "alexnet",
   "vgg16",
+  "vit_s16",
+  "vit_b16",
+  "vit_s14",
+  "vit_b14",
 )
 _NUM_PIVOTS = 5
 # Exponent γ of the trace (Remark 6 of the paper) for functions that divide by it and

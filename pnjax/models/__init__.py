@@ -24,6 +24,11 @@ from pnjax.models._trainable import join_variables
 from pnjax.models._trainable import last_frozen_stage
 from pnjax.models._trainable import trainable_parameters
 from pnjax.models._vgg import VGG16
+from pnjax.models._vit import ViT
+from pnjax.models._vit import ViTB14
+from pnjax.models._vit import ViTB16
+from pnjax.models._vit import ViTS14
+from pnjax.models._vit import ViTS16
 
 # Backbones by their names in configs.
 BACKBONES: dict[str, type[Backbone]] = {
@@ -34,6 +39,10 @@ BACKBONES: dict[str, type[Backbone]] = {
   "resnet152": ResNet152,
   "alexnet": AlexNet,
   "vgg16": VGG16,
+  "vit_s16": ViTS16,
+  "vit_b16": ViTB16,
+  "vit_s14": ViTS14,
+  "vit_b14": ViTB14,
   "tiny_resnet": TinyResNet,
 }
 
@@ -54,6 +63,11 @@ __all__ = [
   "SecondOrderPooling",
   "TinyResNet",
   "TrainableLayers",
+  "ViT",
+  "ViTB14",
+  "ViTB16",
+  "ViTS14",
+  "ViTS16",
   "check_image_size",
   "check_pooling",
   "image_classifier_from_config",

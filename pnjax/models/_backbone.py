@@ -55,10 +55,7 @@ class Backbone(nn.Module, kw_only=True):
     self, x: Float[Array, "B H W 3"], train: bool = False
   ) -> Float[Array, "B num_classes"]:
     """Return logits in float32."""
-    if not self.has_classifier:
-      raise ValueError(
-        "This network has no classifier: it has no `num_classes`, or None."
-      )
+    self.check_classifier()
     return self.classify(self(x, train))
 
   def stages(
@@ -112,6 +109,13 @@ class Backbone(nn.Module, kw_only=True):
   def has_classifier(self) -> bool:
     """Whether the network has a classifier of its own."""
     return getattr(self, "num_classes", None) is not None
+
+  def check_classifier(self) -> None:
+    """Raise ValueError if the network has no classifier."""
+    if not self.has_classifier:
+      raise ValueError(
+        "This network has no classifier: it has no `num_classes`, or None."
+      )
 
 
 def _check_images(x: jax.Array) -> None:

@@ -111,11 +111,18 @@ def weights_path(weights: str) -> pathlib.Path:
   Args:
     weights: Path of a file, or one of `SOURCES`.
   """
-  return (
-    _downloads.fetch(weights)
-    if weights in _downloads.SOURCES
-    else pathlib.Path(weights)
-  )
+  if weights in _downloads.SOURCES:
+    return _downloads.fetch(weights)
+  if weights in models.BACKBONES:
+    recipes = [
+      name for name, r in _recipes.RECIPES.items() if r.architecture == weights
+    ]
+    raise ValueError(
+      f"backbone.weights is {weights!r}, for which no file is known, expected one of "
+      f"{', '.join(_downloads.SOURCES)} or the path of a file; set backbone.recipe as "
+      f"well, one of {', '.join(recipes) or 'none'}."
+    )
+  return pathlib.Path(weights)
 
 
 def _options(config: ml_collections.ConfigDict) -> dict[str, Any]:

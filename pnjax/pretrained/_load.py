@@ -15,6 +15,7 @@ import numpy as np
 
 from pnjax import models
 from pnjax.pretrained import _files
+from pnjax.pretrained import _layouts
 from pnjax.pretrained import _names
 from pnjax.pretrained import _recipes
 
@@ -77,7 +78,7 @@ def load(
   *,
   override_recipe: bool = False,
 ) -> Pretrained:
-  """Load weights with torchvision's or Keras's names.
+  """Load weights with names of torchvision, Keras, timm, DINOv2 or Hugging Face.
 
   The file must have every tensor of the network, in its shape, and no others. A file
   without a classifier gives a network without one; that of a file is left out if the
@@ -118,7 +119,7 @@ def load(
 
 
 def save(path: str | os.PathLike, weights: Pretrained) -> None:
-  """Write safetensors with torchvision's names, completely or not at all.
+  """Write safetensors with names of torchvision or DINOv2, completely or not at all.
 
   Args:
     path: File to write, in an existing folder. It states its recipe.
@@ -131,8 +132,8 @@ def save(path: str | os.PathLike, weights: Pretrained) -> None:
     )
   tensors = {}
   for key, x in traverse_util.flatten_dict(weights.variables).items():
-    name = _names.torchvision_name(weights.recipe.architecture, key)
-    layout = _names.torchvision_layout(key, x.shape)
+    name = _names.saved_name(weights.recipe.architecture, key)
+    layout = _names.torch_layout(key, x.shape)
     tensors[name] = layout.to_torch(np.asarray(x))
   _files.write_safetensors(path, tensors, {"recipe": weights.name})
 
@@ -157,8 +158,8 @@ def assemble(
 
 def _conversions(
   model: models.Backbone,
-  conversion: Callable[[_names.Path, _names.Shape], _names.Conversion],
-) -> dict[_names.Path, _names.Conversion]:
+  conversion: Callable[[_layouts.Path, _layouts.Shape], _layouts.Conversion],
+) -> dict[_layouts.Path, _layouts.Conversion]:
   """Return how each array of a network is made from the tensors of a file."""
   tree = jax.eval_shape(
     lambda: model.init(jax.random.key(0), jnp.zeros((1, 224, 224, 3)))
@@ -170,7 +171,7 @@ def _conversions(
 
 
 def _check(
-  expected: Mapping[str, _names.Shape], tensors: Mapping[str, np.ndarray]
+  expected: Mapping[str, _layouts.Shape], tensors: Mapping[str, np.ndarray]
 ) -> None:
   """Raise a ValueError that lists all missing, extra and misshapen tensors."""
   wrong = [

@@ -1,40 +1,20 @@
 """Names and layouts of tensors in torchvision, Keras and a package for JAX."""
 
 from collections.abc import Callable
-from collections.abc import Iterable
+from collections.abc import Collection
 import functools
 import re
-from typing import NamedTuple
 
 import jax
 import numpy as np
 
-Path = tuple[str, ...]
-Shape = tuple[int, ...]
+from pnjax.pretrained import _vit_names
+from pnjax.pretrained._layouts import Conversion
+from pnjax.pretrained._layouts import Layout
+from pnjax.pretrained._layouts import Path
+from pnjax.pretrained._layouts import Shape
+from pnjax.pretrained._layouts import layout_of_rank
 
-
-class Conversion(NamedTuple):
-  """How one array of a Flax tree is made from tensors of a file.
-
-  Attributes:
-    tensors: Names of the tensors, with their expected shapes.
-    convert: Function from these tensors, in this order, to the array.
-  """
-
-  tensors: dict[str, Shape]
-  convert: Callable[..., np.ndarray]
-
-
-class Layout(NamedTuple):
-  """Functions from an array of a Flax tree to PyTorch's layout, and back."""
-
-  to_torch: Callable[[np.ndarray], np.ndarray]
-  from_torch: Callable[[np.ndarray], np.ndarray]
-
-
-_AS_IS = Layout(lambda x: x, lambda x: x)
-_DENSE = Layout(lambda x: x.transpose(), lambda x: x.transpose())
-_CONV = Layout(lambda x: x.transpose(3, 2, 0, 1), lambda x: x.transpose(2, 3, 1, 0))
 # AlexNet's first dense layer reads the 6 × 6 × 256 feature map channel by channel in
 # PyTorch, and position by position here.
 _FLATTENED = Layout(
@@ -84,7 +64,7 @@ _KERAS_LEAVES = {
 
 
 def conversion_from(
-  architecture: str, names: Iterable[str]
+  architecture: str, names: Collection[str]
 ) -> Callable[[Path, Shape], Conversion]:
   """Return the function that converts each array of a network.
 
@@ -92,6 +72,8 @@ def conversion_from(
     architecture: Name of the network.
     names: Names of the tensors of a file, which tell where it comes from.
   """
+  if _is_vit(architecture):
+    return _vit_names.vit_conversion_from(names)
   conversion = torchvision_conversion
   if any(name.startswith(_LPIPS_VGG16) for name in names):
     conversion = lpips_conversion
@@ -101,21 +83,33 @@ def conversion_from(
 
 
 def is_classifier(name: str) -> bool:
-  """Return whether a tensor belongs to a fully connected layer, in either naming."""
-  return name.startswith(("fc", "classifier."))
+  """Return whether a tensor belongs to a fully connected layer, in any naming."""
+  return name.startswith(("fc", "classifier.", "head."))
 
 
 def is_unused(name: str) -> bool:
   """Return whether a tensor is none of a backbone.
 
-  PyTorch counts the steps of batch norm, and LPIPS has weights of distances.
+  PyTorch counts the steps of batch norm, LPIPS has weights of distances, and vision
+  transformers have some for pretraining.
   """
-  return name.endswith(".num_batches_tracked") or name.startswith("NetLinLayer_")
+  return (
+    name.endswith(".num_batches_tracked")
+    or name.startswith("NetLinLayer_")
+    or _vit_names.is_unused(name)
+  )
+
+
+def saved_name(architecture: str, path: Path) -> str:
+  """Return the name of an array in files that are written here."""
+  if _is_vit(architecture):
+    return _vit_names.vit_name(path)
+  return torchvision_name(architecture, path)
 
 
 def torchvision_conversion(architecture: str, path: Path, shape: Shape) -> Conversion:
   """Return the conversion of an array from torchvision's names and layouts."""
-  name, layout = torchvision_name(architecture, path), torchvision_layout(path, shape)
+  name, layout = torchvision_name(architecture, path), torch_layout(path, shape)
   stored = jax.eval_shape(layout.to_torch, jax.ShapeDtypeStruct(shape, np.float32))
   return Conversion({name: stored.shape}, layout.from_torch)
 
@@ -134,11 +128,11 @@ def torchvision_name(architecture: str, path: Path) -> str:
   return ".".join([*modules, _TORCHVISION_LEAVES[leaf]])
 
 
-def torchvision_layout(path: Path, shape: Shape) -> Layout:
-  """Return the layout of an array."""
+def torch_layout(path: Path, shape: Shape) -> Layout:
+  """Return the layout of an array in PyTorch."""
   if path[-2:] == ("fc6", "kernel"):
     return _FLATTENED
-  return {1: _AS_IS, 2: _DENSE, 4: _CONV}[len(shape)]
+  return layout_of_rank(len(shape))
 
 
 def keras_conversion(architecture: str, path: Path, shape: Shape) -> Conversion:
@@ -159,6 +153,10 @@ def keras_conversion(architecture: str, path: Path, shape: Shape) -> Conversion:
     return Conversion(tensors, lambda x: x)
   # Keras's convolutions have a bias, which batch norm's mean absorbs here.
   return Conversion(tensors | {f"{conv}/bias": shape}, lambda mean, bias: mean - bias)
+
+
+def _is_vit(architecture: str) -> bool:
+  return architecture.startswith("vit_")
 
 
 def _keras_layers(modules: list[str]) -> tuple[str, str]:

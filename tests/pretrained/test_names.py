@@ -15,7 +15,7 @@ KERAS = "res2a_branch2a/kernel"
 )
 def test_layouts_are_invertible(rng, name, shape):
   x = rng.standard_normal(shape)
-  layout = _names.torchvision_layout(("params", name, "kernel"), shape)
+  layout = _names.torch_layout(("params", name, "kernel"), shape)
   np.testing.assert_array_equal(layout.from_torch(layout.to_torch(x)), x)
 
 
@@ -30,7 +30,7 @@ def test_layouts_are_invertible(rng, name, shape):
 )
 def test_layouts_of_torch(rng, name, shape, here, there):
   x = rng.standard_normal(shape)
-  layout = _names.torchvision_layout(("params", name, "kernel"), shape)
+  layout = _names.torch_layout(("params", name, "kernel"), shape)
   assert layout.to_torch(x)[there] == x[here]
 
 
