@@ -89,7 +89,7 @@ def get_config() -> ml_collections.ConfigDict:
   pooling.num_pivots = 0  # Pivots Z per coordinate; 0 for no spatial coordinates.
   pooling.alpha = config_dict.placeholder(float)  # Weight α; suggested if None.
   pooling.sigma = 0.3  # Bandwidth σ of the coordinates.
-  pooling.rectify = True  # Whether features are rectified first.
+  pooling.rectify = True  # Whether features are rectified first; not those of a ViT.
   pooling.reduction = config_dict.placeholder(int)  # Channels of a 1×1 convolution.
   pooling.trace_power = config_dict.placeholder(float)  # γ of Remark 6.
   pooling.kappa = config_dict.placeholder(float)  # κ of Remark 6.
@@ -126,8 +126,8 @@ def get_config() -> ml_collections.ConfigDict:
   # form.
   train.num_epochs = 20
   # Layers of the backbone that train: "all", "last_stage" (not of AlexNet),
-  # "last_two_convs", or "none" for a frozen backbone. Pooling and classifier always
-  # train.
+  # "last_two_convs" (not of a ViT), or "none" for a frozen backbone. Pooling and
+  # classifier always train.
   train.trainable = "all"
   train.num_microbatches = 1  # Parts that a batch is computed in, to save memory.
   train.label_smoothing = 0.0  # Share of a label that is spread over all classes.

@@ -73,7 +73,8 @@ def backbone_from_config(config: ml_collections.ConfigDict) -> BackboneSpec:
   if loaded.recipe.architecture != config.name:
     raise ValueError(
       f"backbone.weights {config.weights} are weights of "
-      f"{loaded.recipe.architecture}, but backbone.name is {config.name}."
+      f"{loaded.recipe.architecture}, but backbone.name is {config.name}, expected "
+      f"weights of one of {_recipe_names(config.name)}."
     )
   return BackboneSpec(
     model=loaded.recipe.model(with_classifier=False).clone(**_options(config)),
@@ -114,15 +115,19 @@ def weights_path(weights: str) -> pathlib.Path:
   if weights in _downloads.SOURCES:
     return _downloads.fetch(weights)
   if weights in models.BACKBONES:
-    recipes = [
-      name for name, r in _recipes.RECIPES.items() if r.architecture == weights
-    ]
     raise ValueError(
       f"backbone.weights is {weights!r}, for which no file is known, expected one of "
       f"{', '.join(_downloads.SOURCES)} or the path of a file; set backbone.recipe as "
-      f"well, one of {', '.join(recipes) or 'none'}."
+      f"well, one of {_recipe_names(weights)}."
     )
   return pathlib.Path(weights)
+
+
+def _recipe_names(architecture: str) -> str:
+  """Return the names of the recipes of a network, for error messages."""
+  recipes = _recipes.RECIPES.items()
+  names = [name for name, recipe in recipes if recipe.architecture == architecture]
+  return ", ".join(names) or "no recipe"
 
 
 def _options(config: ml_collections.ConfigDict) -> dict[str, Any]:

@@ -8,11 +8,13 @@ from pnjax.pretrained import _backbone
 
 def test_weights_of_another_network_are_refused(alexnet_weights):
   config = config_lib.get_config().backbone
-  config.weights = str(alexnet_weights)
-  with pytest.raises(
-    ValueError, match=r"are weights of alexnet, but backbone\.name is"
-  ):
+  config.name, config.weights = "vit_s14", str(alexnet_weights)
+  with pytest.raises(ValueError) as error:
     pretrained.backbone_from_config(config)
+  assert str(error.value) == (
+    f"backbone.weights {alexnet_weights} are weights of alexnet, but backbone.name is "
+    "vit_s14, expected weights of one of vit_s14_dinov2, vit_s14_dinov2_registers."
+  )
 
 
 def test_names_without_a_known_file_are_refused():

@@ -31,13 +31,17 @@ def set_sources(monkeypatch):
   return lambda *known: monkeypatch.setitem(_downloads.SOURCES, "alexnet", list(known))
 
 
+def write_program(path, script):
+  path.parent.mkdir()
+  path.write_text(f"#!/bin/sh\n{script}\n")
+  path.chmod(0o755)
+  return path
+
+
 @pytest.fixture
 def fake_npm(tmp_path, monkeypatch):
   def install(script):
-    npm = tmp_path / "bin" / "npm"
-    npm.parent.mkdir()
-    npm.write_text(f"#!/bin/sh\n{script}\n")
-    npm.chmod(0o755)
+    npm = write_program(tmp_path / "bin" / "npm", script)
     monkeypatch.setenv("PATH", str(npm.parent), prepend=os.pathsep)
 
   return install
@@ -110,10 +114,7 @@ def test_npm(package, tensors, cache, fake_npm, set_sources):
 @pytest.fixture
 def fake_pip(tmp_path, monkeypatch):
   def install(script):
-    python = tmp_path / "bin" / "python"
-    python.parent.mkdir()
-    python.write_text(f"#!/bin/sh\n{script}\n")
-    python.chmod(0o755)
+    python = write_program(tmp_path / "bin" / "python", script)
     monkeypatch.setattr(sys, "executable", str(python))
 
   return install
