@@ -20,7 +20,7 @@ from pnjax.pretrained import _names
 from pnjax.pretrained import _recipes
 
 # Number of names that an error lists of each kind.
-_MAX_LISTED = 10
+_MAX_LISTED = 5
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -173,7 +173,7 @@ def _conversions(
 def _check(
   expected: Mapping[str, _layouts.Shape], tensors: Mapping[str, np.ndarray]
 ) -> None:
-  """Raise a ValueError that lists all missing, extra and misshapen tensors."""
+  """Raise a ValueError that names missing, extra and misshapen tensors, in one line."""
   wrong = [
     f"{name}: {tensors[name].dtype}{list(tensors[name].shape)}, "
     f"expected floating {list(shape)}"
@@ -184,19 +184,21 @@ def _check(
     )
   ]
   mismatches = [
-    *_list("-", "missing", expected.keys() - tensors.keys()),
-    *_list("+", "not in this network", tensors.keys() - expected.keys()),
-    *_list("!", "with another shape or dtype", wrong),
+    _count("missing", expected.keys() - tensors.keys()),
+    _count("not in this network", tensors.keys() - expected.keys()),
+    _count("with another shape or dtype", wrong),
   ]
-  if mismatches:
+  if any(mismatches):
     raise ValueError(
-      "Check the recipe and the number of classes.\n" + "\n".join(mismatches)
+      f"Tensors: {'; '.join(filter(None, mismatches))}. Check the recipe and the "
+      "number of classes."
     )
 
 
-def _list(sign: str, title: str, names: Iterable[str]) -> list[str]:
+def _count(title: str, names: Iterable[str]) -> str:
+  """Return `2 missing (a, b)`, or nothing."""
   names = sorted(names)
-  lines = [f"  {sign} {name}" for name in names[:_MAX_LISTED]]
-  if len(names) > _MAX_LISTED:
-    lines.append(f"  {sign} and {len(names) - _MAX_LISTED} more")
-  return [f"{len(names)} {title}:", *lines] if names else []
+  shown = ", ".join(names[:_MAX_LISTED])
+  more = len(names) - _MAX_LISTED
+  rest = f" and {more} more" if more > 0 else ""
+  return f"{len(names)} {title} ({shown}{rest})" if names else ""
