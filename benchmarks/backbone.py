@@ -161,7 +161,7 @@ def torch_steps(
   from benchmarks import torch_networks
 
   torch.set_num_threads(os.cpu_count())
-  network = torch_networks.ResNet50(variant).to(memory_format=torch.channels_last)
+  network = torch_networks.ResNet(variant).to(memory_format=torch.channels_last)
   network.eval()  # Fixes the statistics of batch norm; all parameters train.
   # A view: the images are channels-last in memory already.
   x, labels = torch.from_numpy(x).permute(0, 3, 1, 2), torch.from_numpy(labels)

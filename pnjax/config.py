@@ -62,7 +62,7 @@ def get_config() -> ml_collections.ConfigDict:
   backbone.name = "resnet50"  # One of `pnjax.models.BACKBONES`.
   # File of pretrained weights, the folder of a finished run or of an exported model
   # ("runs/fmd"), or the name of known weights that are downloaded ("resnet50",
-  # "alexnet"). If None, weights start at random.
+  # "vgg16", ...). If None, weights start at random.
   backbone.weights = config_dict.placeholder(str)
   backbone.recipe = config_dict.placeholder(str)  # Needed if the file does not tell.
   backbone.dtype = "float32"  # Type of the computation; "bfloat16" on accelerators.
@@ -91,7 +91,7 @@ def get_config() -> ml_collections.ConfigDict:
   pooling.num_pivots = 0  # Pivots Z per coordinate; 0 for no spatial coordinates.
   pooling.alpha = config_dict.placeholder(float)  # Weight α; suggested if None.
   pooling.sigma = 0.3  # Bandwidth σ of the coordinates.
-  pooling.rectify = True  # Whether features are rectified first.
+  pooling.rectify = True  # Whether features are rectified first; not those of a ViT.
   pooling.reduction = config_dict.placeholder(int)  # Channels of a 1×1 convolution.
   pooling.trace_power = config_dict.placeholder(float)  # γ of Remark 6.
   pooling.kappa = config_dict.placeholder(float)  # κ of Remark 6.
@@ -127,9 +127,9 @@ def get_config() -> ml_collections.ConfigDict:
   # Passes over the images to train on. With 0, only the classifier is fit, in closed
   # form.
   train.num_epochs = 20
-  # Layers of the backbone that train: "all", "last_stage" (of a ResNet),
-  # "last_two_convs", or "none" for a frozen backbone. Pooling and classifier always
-  # train.
+  # Layers of the backbone that train: "all", "last_stage" (not of AlexNet),
+  # "last_two_convs" (not of a ViT), or "none" for a frozen backbone. Pooling and
+  # classifier always train.
   train.trainable = "all"
   train.num_microbatches = 1  # Parts that a batch is computed in, to save memory.
   train.label_smoothing = 0.0  # Share of a label that is spread over all classes.

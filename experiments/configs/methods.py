@@ -12,7 +12,19 @@ import ml_collections
 
 from pnjax import ops
 
-_BACKBONES = ("resnet50", "alexnet")
+_BACKBONES = (
+  "resnet50",
+  "resnet18",
+  "resnet34",
+  "resnet101",
+  "resnet152",
+  "alexnet",
+  "vgg16",
+  "vit_s16",
+  "vit_b16",
+  "vit_s14",
+  "vit_b14",
+)
 _NUM_PIVOTS = 5
 # Exponent γ of the trace (Remark 6 of the paper) for functions that divide by it and
 # act on eigenvalues. Without it their vectors are short (|Ψ|² is at most the rank of

@@ -61,11 +61,13 @@ def make_table(
   _check_methods(rows)
   config = config_of(rows[0])
   config_lib.check_fields(config)
-  if config.backbone.name == "alexnet":
-    # Its own classifier is fully connected layers, which are not part of the weights.
+  name = config.backbone.name
+  if name in ("alexnet", "vgg16"):
+    # Their own classifiers are fully connected layers, which are not part of the
+    # weights.
     rows = [method for method in rows if method != "baseline"]
     if not rows:
-      raise ValueError("--rows is baseline, which alexnet does not have.")
+      raise ValueError(f"--rows is baseline, which {name} does not have.")
   configs = {method: config_of(method) for method in rows}
   for config in configs.values():
     _check_config(config, finetune)

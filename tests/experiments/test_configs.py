@@ -52,13 +52,19 @@ def test_the_trace_is_compensated_where_vectors_would_be_short():
   "text,match",
   [
     ("sop_sigmoid", "'sop_sigmoid', expected one of.*sop_sc_sigme"),
-    ("sop,vgg", "'vgg', expected one of resnet50, alexnet"),
+    ("sop,vgg", "'vgg', expected one of resnet50, resnet18, .*, alexnet"),
     ("sop,alexnet,resnet50", "'alexnet,resnet50', expected one of"),
   ],
 )
 def test_unknown_methods_and_backbones(text, match):
   with pytest.raises(ValueError, match=match):
     flower102.get_config(text)
+
+
+def test_every_backbone_may_follow_a_method():
+  for name in models.BACKBONES.keys() - {"tiny_resnet"}:
+    config = fmd.get_config(f"sop_sc_sigme,{name}")
+    assert (config.backbone.name, config.backbone.weights) == (name, name)
 
 
 def test_there_is_a_method_for_every_power_norm():

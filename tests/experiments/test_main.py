@@ -70,7 +70,7 @@ def test_a_mistyped_method_lists_the_known_ones(tmp_path):
     ([], "--config and --workdir must be given"),
     ([f"--config={DEMO}"], "--workdir must be given"),
     (["--config=demo.py", "--workdir=x"], "there is no file demo.py"),
-    ([f"--config={DEMO}:sop,vgg"], "'vgg', expected one of resnet50, alexnet"),
+    ([f"--config={DEMO}:sop,vgg"], "'vgg', expected one of resnet50, resnet18"),
     (
       [f"--config={DEMO}", "--config.train.epochs=3"],
       "config.train has no field 'epochs', expected one of batch_size, cache_",

@@ -13,6 +13,7 @@ IMAGES = jnp.asarray(np.random.default_rng(0).normal(size=(2, 64, 64, 3)), jnp.f
 BACKBONES = {
   "tiny_resnet": models.TinyResNet(batch_statistics=True),
   "alexnet": models.AlexNet(),
+  "vit": models.ViT(patch_size=8, width=32, depth=3, num_heads=2, grid=4),
 }
 
 
@@ -20,7 +21,8 @@ def loss(backbone, variables):
   features, updated = backbone.apply(
     variables, IMAGES, train=True, mutable=["batch_stats"]
   )
-  return jnp.sum(jnp.square(features)), updated
+  # Layer norm fixes the sum of all squares, but not that of the positive ones.
+  return jnp.sum(jnp.square(jax.nn.relu(features))), updated
 
 
 def kept_bytes(backbone, variables):
@@ -49,4 +51,5 @@ def test_remat_keeps_less_and_changes_nothing_else(name):
     for model in (backbone, recomputing)
   ]
   for expected, actual in zip(*map(jax.tree.leaves, results), strict=True):
-    np.testing.assert_allclose(actual, expected, rtol=1e-3, atol=1e-5)
+    scale = max(1, np.max(np.abs(expected)))
+    np.testing.assert_allclose(actual, expected, rtol=1e-3, atol=1e-5 * scale)

@@ -15,7 +15,8 @@ from benchmarks import torch_networks  # noqa: E402
 
 # Not the default, and far enough from it to matter with the variances below.
 EPSILON = 1e-3
-NETWORKS = ("resnet50_v1", "resnet50_v1.5", "alexnet")
+NETWORKS = ("resnet50_v1", "resnet50_v1.5", "alexnet", "vgg16")
+RESNET_SIZE = 43  # The sides of the feature maps: 22, 11, 6, 3, 2.
 SLOW_SIZES = (224, 336, 448)
 
 
@@ -28,17 +29,32 @@ def one_thread():
   torch.set_num_threads(num_threads)
 
 
-def make_networks(name, stage_sizes=(3, 4, 6, 3)):
-  """Returns the same network in Flax and in PyTorch, the latter with random weights."""
+def make_networks(name, stage_sizes=None):
+  """Returns the same network in Flax and in PyTorch, the latter with random weights.
+
+  Args:
+    name: Name of a backbone, and the variant of a ResNet after `_`.
+    stage_sizes: Numbers of blocks of a ResNet, if they should be others.
+  """
   torch.manual_seed(0)
-  if name == "alexnet":
+  architecture, _, variant = name.partition("_")
+  if architecture == "alexnet":
     model, network = models.AlexNet(num_classes=1000), torch_networks.AlexNet()
+  elif architecture == "vgg16":
+    model, network = models.VGG16(), torch_networks.VGG16()
+    # PyTorch's own initialization loses half of the signal in each layer.
+    for parameter in network.parameters():
+      if parameter.ndim == 4:
+        torch.nn.init.kaiming_normal_(parameter)
   else:
-    variant = name.removeprefix("resnet50_")
-    model = models.ResNet50(
-      stage_sizes=stage_sizes, variant=variant, epsilon=EPSILON, num_classes=1000
+    model = models.BACKBONES[architecture](
+      variant=variant, epsilon=EPSILON, num_classes=1000
     )
-    network = torch_networks.ResNet50(variant, EPSILON, stage_sizes)
+    if stage_sizes is not None:
+      model = model.clone(stage_sizes=stage_sizes)
+    network = torch_networks.ResNet(
+      variant, EPSILON, model.stage_sizes, model.bottleneck
+    )
   randomize_batch_norm(network)
   return model, network.eval()
 
@@ -53,7 +69,7 @@ def randomize_batch_norm(network):
 
 
 def convert(model, tensors):
-  architecture = "alexnet" if isinstance(model, models.AlexNet) else "resnet50"
+  architecture = type(model).__name__.lower()
   return _load.assemble(model, architecture, {k: v.numpy() for k, v in tensors.items()})
 
 
@@ -74,8 +90,13 @@ def relative_difference(actual, expected):
 @pytest.mark.parametrize(
   ("name", "size"),
   [
-    ("resnet50_v1", 43),  # The sides of its feature maps: 22, 11, 6, 3, 2.
+    ("resnet18_v1.5", RESNET_SIZE),
+    ("resnet34_v1.5", RESNET_SIZE),
+    ("resnet50_v1", RESNET_SIZE),
+    pytest.param("resnet101_v1.5", RESNET_SIZE, marks=pytest.mark.slow),
+    pytest.param("resnet152_v1.5", RESNET_SIZE, marks=pytest.mark.slow),
     ("alexnet", 224),
+    ("vgg16", 43),
     *(
       pytest.param(name, size, marks=pytest.mark.slow)
       for name in NETWORKS
@@ -86,7 +107,8 @@ def relative_difference(actual, expected):
 )
 def test_stages_and_logits_equal_pytorch(rng, name, size):
   model, network = make_networks(name)
-  has_logits = name != "alexnet" or size == 224
+  # The fully connected layers of AlexNet need images of 224 × 224.
+  has_logits = model.has_classifier and (name != "alexnet" or size == 224)
   x = images(rng, size)
   with torch.inference_mode():
     feature_maps = network.stages(to_torch(x))
@@ -106,7 +128,15 @@ def test_stages_and_logits_equal_pytorch(rng, name, size):
     assert relative_difference(actual[output], y) <= 1e-4, output
 
 
-@pytest.mark.parametrize(("name", "size"), [("resnet50_v1.5", 43), ("alexnet", 75)])
+@pytest.mark.parametrize(
+  ("name", "size"),
+  [
+    ("resnet18_v1.5", RESNET_SIZE),
+    ("resnet50_v1.5", RESNET_SIZE),
+    ("alexnet", 75),
+    ("vgg16", 27),
+  ],
+)
 def test_gradients_equal_pytorch(rng, x64, name, size):
   # Fewer blocks, but one of each kind. Version 1.5 has all convolutions of version 1.
   check_gradients(rng, *make_networks(name, stage_sizes=(2, 1, 1, 1)), size)
@@ -129,8 +159,10 @@ def check_gradients(rng, model, network, size):
   single choice made a difference of 1e-2.
   """
   # The last feature map does not depend on the classifier.
-  model = model.clone(num_classes=None, dtype=jnp.float64)
-  delattr(network, "fc" if hasattr(network, "fc") else "classifier")
+  model = model.clone(dtype=jnp.float64)
+  if model.has_classifier:
+    model = model.clone(num_classes=None)
+    delattr(network, "fc" if hasattr(network, "fc") else "classifier")
   x = images(rng, size).astype(np.float64)
   x_torch = to_torch(x).requires_grad_()
   *_, y = network.double().stages(x_torch).values()

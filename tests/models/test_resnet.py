@@ -3,6 +3,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from pnjax import models
+from pnjax.models import ResNet18
 from pnjax.models import ResNet50
 from pnjax.models import TinyResNet
 from pnjax.models._layers import BatchNorm
@@ -31,14 +33,36 @@ def apply(model, variables, x, **kwargs):
   return jax.jit(lambda v, x: model.apply(v, x, **kwargs))(variables, x)
 
 
-def test_resnet50_has_the_parameters_of_torchvision():
-  model = ResNet50(num_classes=1000)
-  image = jax.ShapeDtypeStruct((1, 224, 224, 3), jnp.float32)
+@pytest.mark.parametrize(
+  "name, expected",
+  [
+    ("resnet18", 11_689_512),
+    ("resnet34", 21_797_672),
+    ("resnet50", 25_557_032),
+    ("resnet101", 44_549_160),
+    ("resnet152", 60_192_808),
+  ],
+)
+def test_number_of_parameters_is_that_of_torchvision(name, expected):
+  model = models.BACKBONES[name](num_classes=1000)
+  image = jax.ShapeDtypeStruct((1, 32, 32, 3), jnp.float32)
   variables = jax.eval_shape(model.init, jax.random.key(0), image)
-  assert sum(x.size for x in jax.tree.leaves(variables["params"])) == 25_557_032
-  layers = variables["params"]["layer1"]["block0"]
-  assert layers["conv2"]["kernel"].shape == (3, 3, 64, 64)
-  assert layers["conv_downsample"]["kernel"].shape == (1, 1, 64, 256)
+  assert sum(x.size for x in jax.tree.leaves(variables["params"])) == expected
+
+
+def test_basic_blocks_stride_in_their_first_convolution(images):
+  # No convolution of a basic block leaves out what is before it, in either variant.
+  assert [ResNet18().stride_after(f"layer{i}") for i in (1, 2, 3, 4)] == [1] * 4
+  assert [ResNet50().stride_after(f"layer{i}") for i in (1, 2, 3, 4)] == [2, 2, 2, 1]
+  model = ResNet18(stage_sizes=(1, 1), width=8)
+  variables = jax.eval_shape(model.init, jax.random.key(0), images)
+  block = variables["params"]["layer2"]["block0"]
+  kernels = {name: p["kernel"].shape for name, p in block.items() if "kernel" in p}
+  assert kernels == {
+    "conv1": (3, 3, 8, 16),
+    "conv2": (3, 3, 16, 16),
+    "conv_downsample": (1, 1, 8, 16),
+  }
 
 
 @pytest.mark.parametrize("size, side", [(224, 7), (336, 11), (448, 14)])

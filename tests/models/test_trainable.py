@@ -27,10 +27,17 @@ def is_trainable(name, trainable):
   ("name", "trainable", "expected"),
   [
     ("alexnet", "last_two_convs", {"conv4", "conv5"}),
+    ("vgg16", "last_two_convs", {"conv5_2", "conv5_3"}),
+    ("vgg16", "last_stage", {"conv5_1", "conv5_2", "conv5_3"}),
     (
       "resnet50",
       "last_two_convs",
       {f"layer4.block2.{layer}" for layer in ("conv2", "bn2", "conv3", "bn3")},
+    ),
+    (
+      "resnet18",
+      "last_two_convs",
+      {f"layer4.block1.{layer}" for layer in ("conv1", "bn1", "conv2", "bn2")},
     ),
     (
       "tiny_resnet",

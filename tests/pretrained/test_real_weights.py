@@ -1,5 +1,6 @@
 """Real weights on real images, from the folder that `PNJAX_TEST_DATA` names."""
 
+import jax
 import numpy as np
 from PIL import Image
 import pytest
@@ -71,6 +72,34 @@ def test_alexnet_feature_map_equals_pytorch():
   actual = weights.features(weights.preprocess(image))
   assert actual.shape == (1, 6, 6, 256)
   np.testing.assert_allclose(actual, expected, atol=1e-4 * expected.max())
+
+
+@pytest.mark.slow
+def test_vgg16_feature_maps_equal_pytorch():
+  torch = pytest.importorskip("torch")
+  import safetensors.torch
+
+  from benchmarks import torch_networks
+
+  try:
+    path = pretrained.fetch("vgg16")
+  except pretrained.UnavailableError as error:
+    pytest.skip(str(error))
+  network = torch_networks.VGG16().eval()
+  network.load_state_dict(safetensors.torch.load_file(path))
+  weights = pretrained.load(path)
+  x = weights.preprocess(np.concatenate([crop(f()) for f in (chelsea, coffee, china)]))
+  with torch.inference_mode():
+    feature_maps = network.stages(torch.from_numpy(np.array(x)).permute(0, 3, 1, 2))
+  actual = jax.jit(lambda v, x: weights.model.apply(v, x, method="stages"))(
+    weights.variables, x
+  )
+  assert actual.keys() == feature_maps.keys()
+  for stage, y in feature_maps.items():
+    expected = y.permute(0, 2, 3, 1).numpy()
+    assert expected.max() > 0
+    for a, e in zip(actual[stage], expected, strict=True):
+      np.testing.assert_allclose(a, e, atol=1e-4 * e.max(), err_msg=stage)
 
 
 @pytest.mark.parametrize(

@@ -7,15 +7,23 @@ import tarfile
 import numpy as np
 
 from pnjax.pretrained import _load
+from pnjax.pretrained import _names
 
 RECIPE = "alexnet_torchvision"
 
 
-def random_tensors(recipe, with_classifier=True, keras=False):
-  """Returns all tensors that a file of this recipe must have."""
+def random_tensors(recipe, with_classifier=True, example=""):
+  """Returns all tensors that a file of this recipe must have.
+
+  Args:
+    recipe: Recipe of the network.
+    with_classifier: Whether the file has those of the classifier.
+    example: One of the names in the file, if they are not torchvision's.
+  """
   rng = np.random.default_rng(0)
   model = recipe.model(with_classifier)
-  conversions = _load._conversions(model, recipe.architecture, keras)
+  conversion = _names.conversion_from(recipe.architecture, [example])
+  conversions = _load._conversions(model, conversion)
   # Repeated numbers are drawn faster. The period is prime, so that no axis has it.
   return {
     name: np.resize(rng.standard_normal(9973, np.float32), shape)
