@@ -29,6 +29,7 @@ import numpy as np
 from benchmarks import timing
 from experiments import cli
 from pnjax import ops
+from pnjax import runtime
 
 _ROUNDS = flags.DEFINE_integer(
   "rounds",
@@ -371,6 +372,7 @@ def _slowest(both: dict[str, float], peer: str) -> float:
 
 def main() -> int:
   """Print all tables, and return the exit status."""
+  runtime.keep_freed_memory()  # Like `experiments.main`; PyTorch benefits, too.
   with_torch = importlib.util.find_spec("torch") is not None
   versions = f"jax {jax.__version__}, pnjax {pnjax.__version__}"
   if with_torch:
