@@ -5,9 +5,9 @@
 What it prints is a page in Markdown. Both frameworks take turns at a training step and
 at an evaluation step. The training step is not that of `pnjax.train` but the simplest
 that both frameworks share: forward, cross-entropy, backward and plain SGD, with fixed
-batch norm as in fine-tuning. PyTorch runs channels-last. `--devices=2` splits the CPU
-into two devices, each with half of the batch, as `JAX_NUM_CPU_DEVICES=2` does for a
-run.
+batch norm as in fine-tuning. Single convolutions follow. PyTorch runs channels-last.
+`--devices=2` splits the CPU into two devices, each with half of the batch, as
+`JAX_NUM_CPU_DEVICES=2` does for a run.
 
 The ratio is meaningful only on an idle machine: on a loaded one, PyTorch lost far more
 speed than XLA.
@@ -19,7 +19,9 @@ from collections.abc import Sequence
 import importlib.metadata
 import importlib.util
 import os
+from typing import Any
 
+from flax import linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -32,6 +34,16 @@ from pnjax import runtime
 # Speed relative to PyTorch.
 TARGETS = {"training": 0.9, "evaluation": 1.0}
 STEPS = tuple(TARGETS)
+# Height and width, channels, size of the kernel and channels of the result, for some of
+# the convolutions of ResNet-50 at 224 × 224.
+CONVOLUTIONS = (
+  (56, 64, 3, 64),
+  (56, 64, 1, 256),
+  (28, 128, 3, 128),
+  (14, 256, 3, 256),
+  (14, 256, 1, 1024),
+  (7, 512, 3, 512),
+)
 _LEARNING_RATE = 1e-4
 # Threads of one framework may keep spinning into the turn of the other.
 _REST_SECONDS = 0.2
@@ -61,6 +73,8 @@ def main() -> int:
   )
   print(f"\n```sh\n{cli.command_line('benchmarks.backbone')}\n```\n")
   print_speed(args.variant, args.batch, args.size, args.repetitions, args.steps)
+  if importlib.util.find_spec("torch") is not None:
+    print_convolutions(args.batch, args.repetitions)
   return 0
 
 
@@ -102,6 +116,52 @@ def print_speed(
     cells = (*(f"{s:.2f}" for s in speeds.values()), ratio, f">= {TARGETS[kind]}", met)
     print(f"| {kind} | {' | '.join(cells)} |", flush=True)
   print(f"\nLoad average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores.")
+
+
+def print_convolutions(batch: int, repetitions: int) -> None:
+  """Print the speed of single convolutions in both frameworks, forward.
+
+  Args:
+    batch: Number of images.
+    repetitions: Number of times that each is timed.
+  """
+  # Imported here, since PyTorch is optional.
+  import torch
+
+  print("\n## Single convolutions, forward\n")
+  print("| feature map, kernel, channels | pnjax, ms | PyTorch, ms | ratio |")
+  print("|---|---:|---:|---:|")
+  rng = np.random.default_rng(0)
+  for side, width, kernel, channels in CONVOLUTIONS:
+    x = rng.standard_normal((batch, side, side, width), dtype=np.float32)
+    cases = {
+      "pnjax": _flax_convolution(x, kernel, channels),
+      "PyTorch": _torch_convolution(torch.from_numpy(x), kernel, channels),
+    }
+    ours, theirs = (1e3 * t for t in timing.measure(cases, repetitions).values())
+    shape = f"{side} × {side} × {width}, {kernel} × {kernel}, {channels}"
+    print(f"| {shape} | {ours:.2f} | {theirs:.2f} | {theirs / ours:.2f} |", flush=True)
+
+
+def _flax_convolution(x: np.ndarray, kernel: int, channels: int) -> Callable[[], None]:
+  conv = nn.Conv(channels, (kernel, kernel), use_bias=False)
+  variables = conv.init(jax.random.key(0), x[:1])
+  apply, x = jax.jit(conv.apply), jnp.asarray(x)
+  return lambda: jax.block_until_ready(apply(variables, x))
+
+
+def _torch_convolution(x: Any, kernel: int, channels: int) -> Callable[[], None]:
+  import torch
+
+  conv = torch.nn.Conv2d(x.shape[-1], channels, kernel, padding="same", bias=False)
+  conv = conv.to(memory_format=torch.channels_last)
+  x = x.permute(0, 3, 1, 2)  # A view: it is channels-last in memory already.
+
+  @torch.inference_mode()
+  def run():
+    conv(x)
+
+  return run
 
 
 def flax_steps(

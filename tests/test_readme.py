@@ -118,6 +118,14 @@ def test_numbers_are_those_of_their_pages():
     assert set(re.findall(r"\d+\.\d+", line)) <= set(known), line
 
 
+def test_speeds_are_those_of_their_page():
+  table = README.split("## Speed")[1].split("\n\n")[2]
+  page = (ROOT / "benchmarks/results/pooling.md").read_text(encoding="utf-8")
+  speeds = re.findall(r"\| ([\d.]+) \|$", table, re.MULTILINE)
+  assert len(speeds) == 6
+  assert all(f"| {speed} |" in page for speed in speeds)
+
+
 def test_paths_exist():
   folders = "pnjax|experiments|benchmarks|notebooks|tests"
   paths = set(re.findall(rf"(?<![\w/.-])(?:{folders})/[\w/.]*\w", README))
