@@ -122,7 +122,9 @@ def add_classifier(parser: argparse.ArgumentParser) -> None:
 
 def _interruptible(main: Callable[[], int]) -> int:
   try:
-    return main()
+    status = main()
+    sys.stdout.flush()  # Python would do it at exit, too late to handle an error.
+    return status
   except KeyboardInterrupt as error:
     fail(str(error) or "interrupted.")
     return INTERRUPTED
