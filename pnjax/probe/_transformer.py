@@ -193,4 +193,6 @@ def _checked(feature_maps: Any) -> np.ndarray:
     raise TypeError(
       f"feature maps have dtype {feature_maps.dtype}, expected floating-point numbers."
     )
+  if not np.isfinite(feature_maps).all():
+    raise ValueError("feature maps have entries that are NaN or infinite.")
   return feature_maps.astype(np.float32, copy=False)

@@ -35,8 +35,11 @@ def load(folder=FOLDER):
 
 def read(path, config):
   """Return an image of a file as the function takes it, uint8."""
-  image = np.asarray(ImageOps.exif_transpose(Image.open(path)).convert("RGB"))
-  return prepare(image, config)
+  image = ImageOps.exif_transpose(Image.open(path))
+  if image.has_transparency_data:
+    white = Image.new("RGBA", image.size, "white")
+    image = Image.alpha_composite(white, image.convert("RGBA"))
+  return prepare(np.asarray(image.convert("RGB")), config)
 
 
 def prepare(image, config):
@@ -78,6 +81,8 @@ def _weights(count, size, by_area):
 
 def main():
   """Print the five most probable classes of each image."""
+  if not sys.argv[1:]:
+    sys.exit("error: no image was given: python predict.py image.jpg ...")
   try:
     config, predict = load()
     for path in sys.argv[1:]:

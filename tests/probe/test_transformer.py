@@ -77,6 +77,8 @@ def test_clones_are_not_fitted(feature_maps):
     (lambda x: PooledFeatures().fit(x[:0]), ValueError, r"\(0, 5, 5, 4\)"),
     (lambda x: PooledFeatures().fit(x.astype(int)), TypeError, "int64"),
     (lambda x: PooledFeatures().fit(x).transform(x[:, 1:]), ValueError, "as in `fit`"),
+    (lambda x: PooledFeatures().fit(x * np.nan), ValueError, "NaN"),
+    (lambda x: PooledFeatures().fit(x).transform(x + np.inf), ValueError, "NaN"),
     (lambda x: PooledFeatures("sigmoid").fit(x), ValueError, "sigmoid"),
     (lambda x: PooledFeatures(None, 3.0).fit(x), ValueError, "has none"),
     (lambda x: PooledFeatures("maxexp", beta=0.5).fit(x), ValueError, "beta"),

@@ -236,3 +236,18 @@ def test_images_are_resized_as_in_evaluation(rng, size, options):
   assert actual.shape == expected.shape
   as_it_is = size == (32, 32) and options["num_crops"] == 1
   assert abs(actual - expected).max() <= (0 if as_it_is else 1)
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "L", "P"])
+def test_images_are_decoded_as_in_evaluation(rng, tmp_path, mode):
+  image = Image.fromarray(rng.integers(0, 256, (32, 32, 4), dtype=np.uint8))
+  image.convert(mode).save(tmp_path / "image.png")
+  config = {"image_size": 32, "resize": "squash", "num_crops": 1}
+  actual = _exported_predict.read(tmp_path / "image.png", config)
+  np.testing.assert_array_equal(actual, data.decode(tmp_path / "image.png"))
+
+
+def test_no_image_is_a_mistake(exported, site):
+  done = run_alone(site, str(exported / "predict.py"))
+  assert done.returncode == 1
+  assert done.stderr.startswith("error: no image")
