@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import os
 import pathlib
 import re
 
@@ -18,6 +19,9 @@ NAMES = (
   "your_own_loop",
   "fine_tune_your_images",
 )
+
+# Environment variable with the folder of executed notebooks, for the site.
+FOLDER_OF_PAGES = "PNJAX_EXECUTED_NOTEBOOKS"
 
 # CPU seconds of all threads, so that the test does not fail on a loaded machine:
 # a notebook within this limit takes less than two minutes on idle cores.
@@ -107,6 +111,11 @@ def test_notebook_runs(name, monkeypatch):
   client.execute()
   assert float(after.outputs[0].text) < MAX_CPU_SECONDS
   assert any(_is_figure(o) for c in notebook.cells for o in c.get("outputs", ()))
+  if FOLDER_OF_PAGES in os.environ:
+    notebook.cells = notebook.cells[1:-1]
+    nbformat.write(
+      notebook, pathlib.Path(os.environ[FOLDER_OF_PAGES]) / f"{name}.ipynb"
+    )
 
 
 def _is_figure(output):

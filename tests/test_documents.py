@@ -1,4 +1,4 @@
-"""The commands, fields and paths in the README exist."""
+"""What README and documents name exists, and their examples run."""
 
 import importlib
 import json
@@ -12,12 +12,49 @@ import pytest
 
 from experiments.configs import methods
 from pnjax import config as config_lib
+from pnjax import ops
 
 ROOT = pathlib.Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+DOCS = ROOT / "docs"
+PAGES = {
+  str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
+  for path in [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted(DOCS.rglob("*.md")),
+  ]
+  if "_build" not in path.parts
+}
+TEXT = "\n".join(PAGES.values())
+PACKAGES = (
+  "data",
+  "features",
+  "models",
+  "ops",
+  "pretrained",
+  "probe",
+  "runs",
+  "runtime",
+  "train",
+)
 
 # Commands that parse with argparse, since they take no config.
 ARGPARSE = ("export", "prepare", "weights", "predict", "refit", "report")
+
+# Other commands that documents show.
+KNOWN = (
+  "cd",
+  "git",
+  "jupyter",
+  "mypy",
+  "pip",
+  "pre-commit",
+  "pytest",
+  "ruff",
+  "source",
+  "sphinx-build",
+)
 
 # Parses the flags of all other commands as `python -m experiments.NAME` does, in one
 # process, and prints those that fail.
@@ -42,7 +79,7 @@ for command in json.load(sys.stdin):
 
 def commands():
   """The commands of all blocks of shell code, each split into words."""
-  blocks = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
+  blocks = re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL)
   for line in "".join(blocks).replace("\\\n", " ").splitlines():
     for command in line.split("&&"):
       if command.strip():
@@ -68,8 +105,9 @@ def values_of(flag):
 def test_every_command_is_of_a_known_kind():
   for command in commands():
     start, *_ = command
-    assert start in ("pip", "pytest") or re.fullmatch(
-      r"python -m (experiments|benchmarks)\.\w+", " ".join(command[:3])
+    assert start in KNOWN or re.fullmatch(
+      r"python (-m (venv|(experiments|benchmarks)\.\w+)|\w+/\w+\.py).*",
+      " ".join(command),
     ), command
 
 
@@ -102,7 +140,7 @@ def test_rows_are_methods():
 
 # Also those in the text and those that `experiments.sweep` takes.
 @pytest.mark.parametrize(
-  "field", sorted({*re.findall(r"--config\.([\w.]+)", README), *values_of("param")})
+  "field", sorted({*re.findall(r"--config\.([\w.]+)", TEXT), *values_of("param")})
 )
 def test_fields_exist(field):
   config_lib.check_field(config_lib.get_config(), field)
@@ -126,8 +164,66 @@ def test_speeds_are_those_of_their_page():
   assert all(f"| {speed} |" in page for speed in speeds)
 
 
-def test_paths_exist():
-  folders = "pnjax|experiments|benchmarks|notebooks|tests"
-  paths = set(re.findall(rf"(?<![\w/.-])(?:{folders})/[\w/.]*\w", README))
-  assert paths
-  assert sorted(path for path in paths if not (ROOT / path).exists()) == []
+@pytest.mark.parametrize("page", PAGES)
+def test_paths_exist(page):
+  folders = "pnjax|experiments|benchmarks|notebooks|tests|docs"
+  paths = set(re.findall(rf"(?<![\w/.-])(?:{folders})/[\w/.]*\w", PAGES[page]))
+  paths = {path for path in paths if "NAME" not in path}
+  missing = [path for path in paths if not (ROOT / path).exists()]
+  # The site names notebooks without their ending.
+  assert [p for p in missing if not (ROOT / f"{p}.ipynb").exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_resolve(page):
+  links = re.findall(r"\]\(([^)\s]+)\)", PAGES[page])
+  for link in links:
+    target, _, anchor = link.partition("#")
+    if re.match(r"\w+:", link):
+      continue
+    if page.startswith("docs") and target.endswith(".ipynb"):
+      target = f"../../notebooks/{pathlib.Path(target).name}"  # Copied by the site.
+      path = DOCS / "guides" / target
+    else:
+      path = (ROOT / page).parent / target if target else ROOT / page
+    assert path.exists(), link
+    assert not anchor or anchor in anchors(path.read_text(encoding="utf-8")), link
+
+
+def anchors(text):
+  """The anchors that headings of Markdown get."""
+  headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+  return {re.sub(r"[^\w -]", "", h).lower().replace(" ", "-") for h in headings}
+
+
+@pytest.fixture
+def power_norms():
+  """Removes the functions that an example adds."""
+  before = dict(ops.POWER_NORMS)
+  yield
+  ops.POWER_NORMS.clear()
+  ops.POWER_NORMS.update(before)
+
+
+@pytest.mark.parametrize(
+  "page", [page for page, text in PAGES.items() if "```python\n" in text]
+)
+def test_examples_run(page, power_norms):
+  blocks = re.findall(r"```python\n(.*?)```", PAGES[page], re.DOTALL)
+  names = {}
+  for block in blocks:
+    exec(compile(block, page, "exec"), names)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_public_name_is_documented(package):
+  page = PAGES[f"docs/api/{package}.md"]
+  listed = re.findall(r"^\.\. (?:auto\w+|data):: (\w+)$", page, re.MULTILINE)
+  module = importlib.import_module(f"pnjax.{package}")
+  assert sorted(listed) == sorted(module.__all__)
+
+
+def test_every_result_is_shown():
+  published = {path.stem for path in (ROOT / "experiments/results").glob("*.json")}
+  shown = re.findall(r"\{include\} ../../experiments/results/(\w+)\.md", TEXT)
+  assert set(shown) == published
