@@ -29,6 +29,7 @@ _MAX_SIDE = 9  # Inches.
 
 _PIXELS_PER_INCH = 96  # As browsers count them.
 _OVERSAMPLING = 2  # Sharp on phones and in print.
+_ENLARGEMENT = 4  # A thumbnail that is clicked on fills a part of the screen.
 
 # Fonts for scripts that matplotlib's own font lacks, as systems have them.
 _FALLBACK_FONTS = (
@@ -62,10 +63,12 @@ class InlineFigure(NamedTuple):
   Attributes:
     source: The figure as a `data:` URL.
     width: Width in pixels of the page.
+    height: Height in pixels of the page.
   """
 
   source: str
   width: int
+  height: int
 
 
 def inline_figure(figure: Figure) -> InlineFigure:
@@ -73,14 +76,19 @@ def inline_figure(figure: Figure) -> InlineFigure:
   file = io.BytesIO()
   with _style():
     figure.savefig(file, format="png", dpi=_PIXELS_PER_INCH * _OVERSAMPLING)
-  width = round(figure.get_size_inches()[0] * _PIXELS_PER_INCH)
-  return InlineFigure(_data_url(file, "png"), width)
+  width, height = (round(x * _PIXELS_PER_INCH) for x in figure.get_size_inches())
+  return InlineFigure(_data_url(file, "png"), width, height)
 
 
 def thumbnail_url(image: np.ndarray, side: int) -> str:
-  """Return a `data:` URL of an image, uint8 `[H, W, 3]`, that fits into a square."""
+  """Return a `data:` URL of an image, for a square that a click enlarges.
+
+  Args:
+    image: Image, uint8 `[H, W, 3]`.
+    side: Side of the square before it is enlarged, in pixels of the page.
+  """
   small = Image.fromarray(image)
-  small.thumbnail((_OVERSAMPLING * side, _OVERSAMPLING * side))
+  small.thumbnail((_ENLARGEMENT * side, _ENLARGEMENT * side))
   file = io.BytesIO()
   small.save(file, "JPEG", quality=85)
   return _data_url(file, "jpeg")

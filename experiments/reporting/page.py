@@ -14,6 +14,7 @@ import ml_collections
 import numpy as np
 
 from experiments.reporting import figures
+from experiments.reporting import side_by_side
 from pnjax import data
 from pnjax import runs
 from pnjax import train
@@ -78,6 +79,7 @@ def render(workdirs: Sequence[pathlib.Path], classifier: str | None = None) -> s
     title=" and ".join(run.name for run in finished),
     results=[_summarize(run) for run in finished],
     curves=figures.inline_figure(curves),
+    differing=_compare(finished) if several else None,
     runs=[_describe(run) for run in finished],
   )
 
@@ -145,6 +147,19 @@ def _duration(seconds: float) -> str:
   return f"{hours} h {minutes} min" if hours else f"{minutes} min"
 
 
+def _compare(finished: Sequence[_Run]) -> dict[str, Any]:
+  """Return what differs between runs: accuracies of classes, and fields."""
+  return {
+    "names": [run.name for run in finished],
+    "classes": side_by_side.differing_classes(
+      [run.metrics["per_class"] for run in finished]
+    ),
+    "fields": side_by_side.differing_fields(
+      [_config_fields(run.config) for run in finished]
+    ),
+  }
+
+
 def _describe(run: _Run) -> dict[str, Any]:
   """Return the sections about a run."""
   trained = runs.load(run.workdir, run.classifier)
@@ -152,7 +167,7 @@ def _describe(run: _Run) -> dict[str, Any]:
   assert info is not None  # Or the model would not have loaded.
   images = _open_images(run)
   confusion = train.confusion_matrix(run.labels, run.predictions, len(run.class_names))
-  return {
+  sections = {
     "name": run.name,
     "classifier": run.classifier,
     "accuracies": figures.inline_figure(
@@ -170,6 +185,22 @@ def _describe(run: _Run) -> dict[str, Any]:
     "config": _config_fields(run.config),
     "versions": _versions(run.result),
   }
+  return {**sections, "sections": _headings(sections)}
+
+
+def _headings(sections: Mapping[str, Any]) -> list[str]:
+  """Return the headings of the sections about a run."""
+  present = {
+    "Classes": True,
+    "Confusion": True,
+    "Most confused classes": bool(sections["pairs"]),
+    "Learned parameters": bool(sections["learned"]),
+    "Eigenvalues of the pooled matrix": sections["spectra"] is not None,
+    "Suggested parameters": bool(sections["suggested"]),
+    "Config": True,
+    "Versions": True,
+  }
+  return [heading for heading, is_present in present.items() if is_present]
 
 
 def _open_images(run: _Run) -> data.Split | None:

@@ -117,9 +117,15 @@ def edit_json(path, edit):
   path.write_text(json.dumps(fields))
 
 
+def _anchor(heading, number):
+  return f"{heading.lower().replace(' ', '-')}-{number}"
+
+
 def test_page_has_everything_in_one_file(shown):
   assert shown.headings == ["run", "Result", "Curves", *_SECTIONS]
-  assert shown.links == []
+  links = [f"#{_anchor(heading, 0)}" for heading in ("Result", "Curves")]
+  assert shown.links == [*links, *(f"#{_anchor(section, 1)}" for section in _SECTIONS)]
+  assert {link.removeprefix("#") for link in shown.links} <= shown.ids
   (style,) = shown.texts["style"]
   assert "url(" not in style and "@import" not in style
   # Curves, classes, confusion matrix and eigenvalues; and three confused images.
@@ -207,11 +213,13 @@ def test_several_runs_on_a_page(copy, tmp_path, capsys):
   all_correct = [s for s in without_images if s != "Most confused classes"]
   all_correct.insert(-2, "Suggested parameters")
   assert both.headings == [
-    "changed and <b> & 猫", "Result", "Curves",
+    "changed and <b> & 猫", "Result", "Curves", "Side by side",
     "changed", *without_images, "<b> & 猫", *all_correct
   ]  # fmt: skip
-  assert both.links == ["#run-1", "#run-1", "#run-2", "#run-2"]
-  assert {"run-1", "run-2"} <= both.ids
+  contents = ["#result-0", "#curves-0", "#side-by-side-0", "#run-1", "#run-2"]
+  assert both.links == [*contents, "#run-1", "#run-1", "#run-2", "#run-2"]
+  assert {link.removeprefix("#") for link in both.links} <= both.ids
+  assert [row for row in both.rows if "/missing" in row[-1]] != []
   assert both.image_kinds() == {"data:image/png": 5}
   notes = [p for p in both.texts["p"] if not p.startswith("From here on")]
   changed_note, odd_note = notes[-2:]
