@@ -1,12 +1,16 @@
-"""Draws the figures of the documents: `python docs/figures.py`.
+"""Draws the figures of the documents: `python docs/figures.py runs`.
 
 `pipeline` is drawn with light and with dark lines, for both kinds of pages. `detector`
 needs the weights of AlexNet (`python -m experiments.weights fetch alexnet`), the `test`
-extra for its image, and the table of Flower102 in `experiments/results`.
+extra for its image, and the table of Flower102 in `experiments/results`. `textures`
+needs a finished run of the demo for each method, in the folder that is given:
+
+  python -m experiments.main --config=experiments/configs/demo.py:sop --workdir=runs/sop
 """
 
 import json
 import pathlib
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -16,8 +20,11 @@ import matplotlib.style
 import numpy as np
 from skimage import data as images
 
+from experiments.studies import paper
+from pnjax import data
 from pnjax import ops
 from pnjax import pretrained
+from pnjax import runs
 
 FOLDER = pathlib.Path(__file__).parent / "images"
 RESULTS = pathlib.Path(__file__).parents[1] / "experiments" / "results"
@@ -36,6 +43,9 @@ STEPS = (
 # Rows of the table that the detector's figure shows.
 ROWS = ("fop", "sop", "sop_sc_sigme", "sop_sc_spec_maxexp")
 NUM_CHANNELS = 48
+
+# Methods of the demo, each a run of its own.
+METHODS = ("baseline", "sop", "sop_sc_sigme", "sop_sc_spec_maxexp")
 
 
 def pipeline(colour: str) -> Figure:
@@ -117,13 +127,51 @@ def _draw_gains(ax) -> None:
   ax.set_title("top-1 on Flower102, AlexNet, %")
 
 
-def main() -> None:
-  """Draw all figures."""
+def textures(folder: pathlib.Path) -> Figure:
+  """Return a texture of each class, and which methods recognise it.
+
+  Args:
+    folder: Folder of the runs, each named like its method.
+  """
+  workdirs = [folder / method for method in METHODS]
+  _, split = data.open_splits(runs.read_config(workdirs[0]).dataset)
+  found = [runs.read_predictions(workdir, "refit") for workdir in workdirs]
+  shown = [int(np.flatnonzero(split.labels == c)[0]) for c in np.unique(split.labels)]
+  figure = Figure(figsize=(11, 2.9))
+  axes = figure.subplots(2, len(shown), height_ratios=[1.6, 1])
+  for i, (above, below) in zip(shown, axes.T, strict=True):
+    above.imshow(data.decode(split[i]["image"]))
+    above.set_title(split.class_names[split.labels[i]].replace("_lying", "\nlying"))
+    for y, (labels, predictions) in enumerate(found):
+      is_right = labels[i] == predictions[i]
+      below.plot(0, y, "o" if is_right else "x", color="C2" if is_right else "C0")
+    below.set(xlim=(-1, 1), ylim=(len(METHODS) - 0.5, -0.5))
+    for ax in (above, below):
+      ax.grid(False)
+      ax.set(xticks=[], yticks=[])
+      ax.spines[:].set_visible(False)
+    above.title.set_size("small")
+  names = [
+    f"{paper.display_name(method)}, {(labels == predictions).mean():.0%}"
+    for method, (labels, predictions) in zip(METHODS, found, strict=True)
+  ]
+  axes[1, 0].set_yticks(range(len(METHODS)), names)
+  axes[1, 0].tick_params(length=0)
+  return figure
+
+
+def main(folder: pathlib.Path) -> None:
+  """Draw all figures.
+
+  Args:
+    folder: Folder of the runs of the demo.
+  """
   with matplotlib.style.context("pnjax.plots"):
     pipeline("0.15").savefig(FOLDER / "pipeline_light.svg", transparent=True)
     pipeline("0.85").savefig(FOLDER / "pipeline_dark.svg", transparent=True)
     detector().savefig(FOLDER / "detector.png", dpi=110)
+    textures(folder).savefig(FOLDER / "textures.png", dpi=110)
 
 
 if __name__ == "__main__":
-  main()
+  main(pathlib.Path(sys.argv[1]))
