@@ -69,6 +69,10 @@ class Progress:
         f"{format_duration((self._total - self._done) / speed)} left"
       )
 
+  def note(self, text: str) -> None:
+    """Show a few words at the end of the bar, until there are others."""
+    self._bar.set_postfix_str(text)
+
   def print(self, text: str) -> None:
     """Print a line above the bar."""
     if not self._quiet:

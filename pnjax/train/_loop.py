@@ -243,6 +243,7 @@ def _report(
     loss, top1, mean = (outcome.metrics[name] for name in names)
     if classifier == "softmax":
       records.write(step, "test", {"loss": loss, "top1": top1, "mean_per_class": mean})
+      progress.note(f"top-1 {top1:.2%}")
     progress.print(
       f"epoch {epoch:g} of {num_epochs}, {classifier}: top-1 {top1:.2%}, mean per "
       f"class {mean:.2%}, loss {loss:.4f}"

@@ -43,6 +43,18 @@ def test_a_terminal_gets_a_bar_without_colours(capsys, monkeypatch):
   assert "\x1b[" not in terminal.getvalue()
 
 
+def test_a_bar_ends_with_the_last_note(capsys, monkeypatch):
+  terminal = Terminal()
+  monkeypatch.setattr(sys, "stderr", terminal)
+  with progress.Progress(done=0, total=30) as shown:
+    for top1 in ("31.25%", "64.65%"):
+      shown.note(f"top-1 {top1}")
+      shown.advance(15)
+  last = terminal.getvalue().split("\r")[-1]
+  assert "30.0/30.0" in last
+  assert "top-1 64.65%" in last
+
+
 def test_other_hosts_print_nothing(capsys, monkeypatch):
   monkeypatch.setattr(sys, "stderr", Terminal())
   with progress.Progress(done=0, total=30, quiet=True) as shown:
