@@ -30,13 +30,13 @@ class TrainableLayers:
 
 
 class Backbone(nn.Module, kw_only=True):
-  """A network that returns its last feature map, and on request its own logits.
+  """A network that returns its last feature map and, if asked, its own logits.
 
-  Subclasses implement the methods that raise here. Those that may have a classifier
-  have a field `num_classes`; the others need no `classify`.
+  Subclasses implement the methods that raise `NotImplementedError` here. Those with an
+  optional classifier have a field `num_classes`; the others need no `classify`.
 
   Attributes:
-    remat: Whether the backward pass computes the inside of each stage again instead of
+    remat: Whether the backward pass recomputes the inside of each stage instead of
       keeping it, which takes less memory and more time.
   """
 

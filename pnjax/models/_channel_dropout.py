@@ -22,7 +22,7 @@ def drop_channels(
   Args:
     key: Random key.
     phi: Features of all positions of each image.
-    rate: Share of the channels that is dropped, one number or one for each image.
+    rate: Share of the channels to drop, one number or one per image.
   """
   kept = 1 - jnp.broadcast_to(rate, phi.shape[:1])[:, None, None].astype(phi.dtype)
   mask = jax.random.bernoulli(key, kept, (phi.shape[0], 1, phi.shape[2]))

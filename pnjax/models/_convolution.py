@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
 def conv(x: jax.Array, w: jax.Array, stride: int, padding: int) -> jax.Array:
-  """Convolves feature maps `[B, H, W, C]` with kernels `[k, k, C, D]`."""
+  """Convolve feature maps `[B, H, W, C]` with kernels `[k, k, C, D]`."""
   return lax.platform_dependent(
     x,
     w,

@@ -102,7 +102,7 @@ def check_pooling(config: ml_collections.ConfigDict) -> None:
 
 
 def missing_parameters(config: ml_collections.ConfigDict) -> list[str]:
-  """Return the names of the pooling fields that features have to suggest."""
+  """Return the names of the pooling fields that must be suggested from features."""
   pooling = config.pooling
   names = []
   norm = ops.POWER_NORMS.get(pooling.power_norm)
@@ -118,11 +118,11 @@ def suggest_pooling_parameters(
   num_images: int,
   feature_maps_at: Callable[[np.ndarray], jax.Array],
 ) -> dict[str, float]:
-  """Suggests values for the fields that `missing_parameters` names.
+  """Suggest values for the fields that `missing_parameters` names.
 
   Args:
     config: Run config.
-    num_images: Number of images to train on, a few of which are looked at.
+    num_images: Number of images to train on, of which a few are used.
     feature_maps_at: Function from indices of images to their feature maps,
       `[B, ..., d]`. It is not called if no field is missing.
   """

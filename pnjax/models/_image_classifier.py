@@ -24,8 +24,8 @@ class ImageClassifier(nn.Module):
       as `ResNet50`.
     pooling: Module from feature maps to pooled vectors, such as `SecondOrderPooling`.
     num_classes: Number of classes.
-    normalize: Whether pooled vectors are scaled to unit length before the classifier,
-      as one that was solved in closed form needs them.
+    normalize: Whether pooled vectors are scaled to unit length before the classifier.
+      A classifier that was solved in closed form needs this.
     dropout: Share of the entries of pooled vectors that are dropped in training.
   """
 

@@ -53,19 +53,19 @@ class SecondOrderPooling(Pooling):
     sigma: Bandwidth σ of the coordinates, in units of the side of the feature map.
     grid: Height and width of the grid that tokens come from, row by row; without it,
       tokens have no coordinates.
-    trace_power: γ of the trace compensation Ψ (tr M + λ)^γ, or None for none.
-    kappa: κ of the residual Ψ + κM, or None for none.
+    trace_power: γ of the trace compensation Ψ (tr M + λ)^γ, or None to leave it out.
+    kappa: κ of the residual Ψ + κM, or None to leave it out.
     reduction: Number of channels after a 1×1 convolution that comes first, or None.
     triangle: Whether to return the isometric upper triangle, `[B, d'(d' + 1)/2]`, or
       the whole matrix, `[B, d', d']`.
-    rank: Number R of learned directions p, or None. The result then is pᵀΨp for each of
+    rank: Number R of learned directions p, or None. The result is then pᵀΨp for each of
       them, `[B, R]`, and no d'×d' matrix is ever formed: a dense layer on top is a
       classifier whose weights have rank R, Σᵣ sᵣpᵣpᵣᵀ for each class. The Power
       Normalization has to be spectral, or none.
-    dropout: Share of the channels that are dropped, each in a whole image, while there
-      is a random key named `dropout`: `apply(..., rngs={"dropout": key})`, as in
-      training. `"adaptive"` computes it for each image, as DropCov does; None for
-      none.
+    dropout: Share of the channels to drop, each in a whole image, if there is a random
+      key named `dropout`: `apply(..., rngs={"dropout": key})`, as in training.
+      `"adaptive"` computes the share for each image, as DropCov does; None drops no
+      channels.
 
   `beta` and `alpha` may be in `learnable`. If the collection `intermediates` is mutable
   and the Power Normalization is bounded, the share of entries beyond 0.99 of the bound

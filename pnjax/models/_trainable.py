@@ -12,7 +12,7 @@ from pnjax.models._backbone import Backbone
 def trainable_parameters(
   paths: Iterable[str], backbone: Backbone, trainable: str
 ) -> dict[str, bool]:
-  """Return for every parameter whether it trains.
+  """Return whether each parameter is trainable.
 
   Args:
     paths: Paths of the parameters of an `ImageClassifier`, such as

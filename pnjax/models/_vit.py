@@ -1,4 +1,4 @@
-"""Vision transformers, as in DINOv2 as well.
+"""Vision transformers, including those of DINOv2.
 
 References:
   Dosovitskiy et al., An Image is Worth 16x16 Words, ICLR 2021.
@@ -33,8 +33,8 @@ class ViT(_backbone.Backbone):
   require; see `pnjax.pretrained`.
 
   Unlike those of a rectified network, the features have both signs: pool them with
-  `rectify=False` (`pooling.rectify` of a config), which all Power Normalizations accept
-  except element-wise Gamma and MaxExp.
+  `rectify=False` (`pooling.rectify` in a config). All Power Normalizations except
+  element-wise Gamma and MaxExp accept them.
 
   Between the stages (`embed`, `block0`, `block1`, ..., `norm`), the class token and the
   registers fill rows of their own above the grid.
@@ -44,12 +44,12 @@ class ViT(_backbone.Backbone):
     width: Number d of channels of a token.
     depth: Number of blocks.
     num_heads: Number of heads of the attention.
-    grid: Height and width, in patches, that there are position embeddings for. For
-      other images they are interpolated as in Hugging Face's `transformers`: bicubic,
+    grid: Height and width, in patches, of the grid of position embeddings. For other
+      image sizes, they are interpolated as in Hugging Face's `transformers`: bicubic,
       and with registers also antialiased.
     num_registers: Number of register tokens.
-    layer_scale: Initial factors of the branches (LayerScale), one for each channel;
-      there are none if None.
+    layer_scale: Initial value of the factors of the branches (LayerScale), one for each
+      channel; None for no factors.
     num_classes: Number of classes of `logits`, or None for a network without a
       classifier.
     epsilon: Constant that layer norm adds to the variance.
@@ -119,7 +119,7 @@ class ViT(_backbone.Backbone):
     return self.classify(self.norm(extra[:, 0]))
 
   def classify(self, features: jax.Array) -> jax.Array:
-    """Return the logits of normalized tokens, `[..., d]`; the class token is meant."""
+    """Return the logits of normalized tokens `[..., d]`, usually the class token."""
     return self.head(features.astype(jnp.float32))
 
   def _join(self, extra: jax.Array, patches: jax.Array) -> jax.Array:

@@ -135,7 +135,7 @@ def pade_sqrt(
 ) -> Float[Array, "*batch d d"]:
   """Approximate matrix square root by a Padé approximant (MPA-Lya).
 
-  The matrix is divided by its Frobenius norm before, and the result is multiplied by
+  The matrix is first divided by its Frobenius norm, and the result is multiplied by
   the square root of the norm. An eigenvalue λ of the divided matrix becomes
   √λ coth((2 `degree` + 1) artanh √λ): small ones come out too large, zero as
   1/(2 `degree` + 1). The derivative solves the Lyapunov equation of the square root by

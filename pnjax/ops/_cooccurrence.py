@@ -79,8 +79,8 @@ def append_coordinates(
 def cooccurrence(phi: Float[ArrayLike, "*batch N d"]) -> Float[Array, "*batch d d"]:
   """Co-occurrence matrix M = 1/N Σₙ φₙφₙᵀ (Eq. 10).
 
-  In front of a Power Normalization, use `sigme_pool(phi, ...)` and the like instead:
-  one operator, whose derivative passes over the matrix once.
+  Before a Power Normalization, use `sigme_pool(phi, ...)` and the like instead: a
+  single operator, whose derivative passes over the matrix once.
 
   >>> cooccurrence(jnp.array([[1.0, 0.0], [1.0, 1.0]])).tolist()
   [[1.0, 0.5], [0.5, 0.5]]

@@ -54,7 +54,7 @@ def maxexp(
 ) -> Float[Array, "*batch d d"]:
   """Element-wise MaxExp, 1 − (1 − M/(tr M + λ))^η (Eq. 14).
 
-  The probability of at least one co-occurrence in η trials. Intended for
+  This is the probability of at least one co-occurrence in η trials. It is meant for
   non-negative entries; use `sigme` after β-centering. From features, `maxexp_pool`
   gives the same in less time than `maxexp(cooccurrence(phi), ...)`.
 

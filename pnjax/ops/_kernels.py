@@ -111,7 +111,7 @@ def spatial_coordinates(
     alpha: Weight α of the coordinates relative to the features.
 
   Returns:
-    Codes `[H·W, 2Z]`: row y·W + x holds the code of x, then the code of y.
+    Encodings `[H·W, 2Z]`: row y·W + x holds the encoding of x, then that of y.
   """
   height = _checks.as_count("height", height)
   width = _checks.as_count("width", width)

@@ -26,7 +26,7 @@ class PowerNorm:
   'eta_prime'
 
   Attributes:
-    default: Value of the parameter where none is given.
+    default: Value of the parameter if none is given.
     matrix: `matrix(m, parameter, lam=1e-6)`, the function of every entry of `m`.
     pool: `pool(phi, parameter, lam=1e-6)`, the same straight from features;
       `matrix(cooccurrence(phi), ...)` if None.
@@ -39,7 +39,7 @@ class PowerNorm:
     parameter: Name of the parameter: the name of the field that holds it in the
       pooling layers and in configs. A function of your own takes the field
       `parameter`.
-    has_suggestion: Whether `suggest_parameters` has a value for the parameter.
+    has_suggestion: Whether `suggest_parameters` suggests a value for the parameter.
     needs_nonnegative: Whether entries have to be non-negative, which rules out
       β-centering. Eigenvalues always are.
     bounded: Whether values saturate at ±1.

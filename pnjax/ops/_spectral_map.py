@@ -30,7 +30,7 @@ ScalarFunction = Callable[["Array"], "Array"]
 def spectral_map(
   m: Float[ArrayLike, "*batch d d"], f: ScalarFunction, df: ScalarFunction | None = None
 ) -> Float[Array, "*batch d d"]:
-  """Function of a symmetric matrix, U f(Λ) Uᵀ, by its eigenvalues.
+  """Function f of the eigenvalues of a symmetric matrix, U f(Λ) Uᵀ.
 
   Unlike that of `jnp.linalg.eigh`, the derivative (in reverse mode) is exact and finite
   where eigenvalues are equal. Arrays that `f` closes over get gradients, too. Where the
@@ -43,7 +43,7 @@ def spectral_map(
   Args:
     m: Symmetric matrices.
     f: Differentiable function from a scalar to a scalar.
-    df: Derivative of `f`, if not the one by automatic differentiation.
+    df: Derivative of `f`; computed by automatic differentiation if None.
 
   Returns:
     Matrices with the eigenvectors of `m`, and `f` of its eigenvalues.
@@ -70,8 +70,8 @@ def spectral_map_pool(
   Args:
     phi: Feature vectors.
     f: Differentiable function from a scalar >= 0 to a scalar, with f(0) = 0.
-    df: Derivative of `f`, if not the one by automatic differentiation.
-    route: `"gram"` decomposes an N×N matrix, `"direct"` a d×d one; `"auto"` takes
+    df: Derivative of `f`; computed by automatic differentiation if None.
+    route: `"gram"` decomposes an N×N matrix, `"direct"` a d×d one; `"auto"` uses
       the smaller.
 
   Returns:

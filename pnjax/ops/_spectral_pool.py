@@ -47,7 +47,7 @@ def spectral_gamma_pool(
     power: Exponent γ > 0, usually at most 1.
     route: `"gram"` decomposes an N×N matrix, `"direct"` a d×d one; `"matmul"`, for
       γ = ½ as a Python number, needs only matrix products of the smaller size.
-      `"auto"` takes `"matmul"` on GPUs and TPUs if possible, else the smaller
+      `"auto"` uses `"matmul"` on GPUs and TPUs if possible, else the smaller
       decomposition.
 
   Returns:
@@ -77,7 +77,7 @@ def spectral_maxexp_pool(
     lam: Constant λ >= 0 added to the trace.
     route: `"gram"` decomposes an N×N matrix, `"direct"` a d×d one; `"matmul"` or
       `"products"`, for a Python integer η, multiplies matrices of the smaller size.
-      `"auto"` takes `"matmul"` if possible, else the smaller decomposition.
+      `"auto"` uses `"matmul"` if possible, else the smaller decomposition.
 
   Returns:
     Normalized matrices.
@@ -102,7 +102,7 @@ def spectral_sigme_pool(
     eta_prime: Parameter η' > 0, twice the slope at zero.
     lam: Constant λ >= 0 added to the trace.
     route: `"gram"` decomposes an N×N matrix, `"direct"` a d×d one; `"matmul"` needs
-      only matrix products of the smaller size. `"auto"` takes `"matmul"` on GPUs and
+      only matrix products of the smaller size. `"auto"` uses `"matmul"` on GPUs and
       TPUs, and elsewhere, or for a traced η' without a bound, the smaller
       decomposition.
     max_eta_prime: Upper bound on a traced η', which determines the number of products
@@ -123,7 +123,7 @@ def spectral_asinhe_pool(
   Args:
     phi: Feature vectors.
     gamma_prime: Slope γ' > 0 at zero.
-    route: `"gram"` decomposes an N×N matrix, `"direct"` a d×d one; `"auto"` takes
+    route: `"gram"` decomposes an N×N matrix, `"direct"` a d×d one; `"auto"` uses
       the smaller.
 
   Returns:

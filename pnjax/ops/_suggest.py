@@ -49,7 +49,7 @@ def suggest_parameters(
 
   Quantiles are averaged over images; those of entries use at most 256 columns of M,
   evenly spaced. For features c·φ, `alpha` is c times and `gamma_prime` c⁻² times as
-  large, the others are unchanged, and so is the pooled matrix for each of the four
+  large. The others are unchanged, and so is the pooled matrix of each of the four
   functions (up to λ).
 
   >>> sorted(suggest_parameters(jnp.ones((4, 49, 8))))
