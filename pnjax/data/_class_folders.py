@@ -73,8 +73,12 @@ def check_classes(classes: Mapping[str, Set[str]]) -> None:
     classes: Names of the classes of each split.
   """
   known = classes.get("train")
+  if known is None:
+    raise ValueError(
+      f"there are images of {' and '.join(classes)} only, expected some of train."
+    )
   for split, own in classes.items():
-    if known is None or own == known:
+    if own == known:
       continue
     lacking = f"{split} lacks {_listed(known - own)} of train" if known - own else ""
     if own - known:

@@ -63,14 +63,22 @@ def decode_prepared(content: bytes) -> np.ndarray:
   OpenCV decodes a common JPEG in a third of Pillow's time, but it accepts truncated
   files silently, and gets the colours of CMYK wrong.
   """
+  try:
+    pixels = _decode_common(content)
+  except Exception:  # Below, it is said what is wrong.
+    pixels = None
+  return decode(content) if pixels is None else pixels
+
+
+def _decode_common(content: bytes) -> np.ndarray | None:
+  """Return a common JPEG as RGB, None for other images."""
   with Image.open(io.BytesIO(content)) as opened:
     is_common = opened.format == "JPEG" and opened.mode in ("RGB", "L")
     if not is_common or _is_rotated(opened):
-      return decode(content)
+      return None
     _check_size(opened)
   flags = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION
-  pixels = cv2.imdecode(np.frombuffer(content, np.uint8), flags)
-  return decode(content) if pixels is None else pixels
+  return cv2.imdecode(np.frombuffer(content, np.uint8), flags)
 
 
 def _check_size(image: Image.Image) -> None:

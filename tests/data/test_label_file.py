@@ -113,9 +113,3 @@ def test_a_file_in_another_encoding_is_refused(write):
   path = write(("images/0.jpg", "höhle"), encoding="latin-1")
   with pytest.raises(ValueError, match=r"cannot be read .* CSV with commas, in UTF-8"):
     read_label_file(path)
-
-
-def test_labels_with_line_breaks_are_refused(write, data_dir):
-  with pytest.raises(ValueError, match=r"1 classes have line breaks, .* 'a\\nb'"):
-    rows = [(f"images/{i}.jpg", "a\nb") for i in range(2)]
-    data.prepare("folder", write(*rows), data_dir)
