@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from collections.abc import Sequence
 from concurrent import futures
+import functools
 import hashlib
 import itertools
 import json
@@ -16,6 +17,8 @@ import tensorflow_datasets as tfds
 import tqdm
 
 from pnjax import runtime
+
+_OTHER_RECORDS = "its records are not those that its metadata describe"
 
 
 class Stored(NamedTuple):
@@ -102,16 +105,11 @@ def check_records(name: str, folder: pathlib.Path, progress: bool = False) -> No
   """
   stored = open_stored(name, folder)
 
-  def read(index: int) -> tuple[int, str, str]:
-    example = stored.source[index]
-    digest = hashlib.sha256(example["image"]).hexdigest()
-    return int(example["label"]), digest, example["file"].decode()
-
   count = len(stored.labels)
   try:
     with futures.ThreadPoolExecutor(os.cpu_count()) as executor:
       results = tqdm.tqdm(
-        executor.map(read, range(count)),
+        executor.map(functools.partial(_read, stored.source), range(count)),
         desc="verifying",
         total=count,
         unit=" images",
@@ -123,7 +121,7 @@ def check_records(name: str, folder: pathlib.Path, progress: bool = False) -> No
       or not np.array_equal(digests, stored.digests)
       or names_digest(stored.class_names, files) != stored.names
     ):
-      raise ValueError("its records are not those that its metadata describe")
+      raise ValueError(_OTHER_RECORDS)
   except Exception as error:
     raise damaged(name, folder, error) from error
 
@@ -157,7 +155,8 @@ def _open(folder: pathlib.Path) -> Stored:
   for end in itertools.accumulate(
     builder.info.splits[group].num_examples for group in metadata["stored"]
   ):
-    source[end - 1]
+    if _read(source, end - 1)[:2] != (labels[end - 1], digests[end - 1]):
+      raise ValueError(_OTHER_RECORDS)
   return Stored(
     folder=folder,
     source=source,
@@ -182,6 +181,15 @@ def _class_names(folder: pathlib.Path, metadata: Mapping[str, Any]) -> tuple[str
   if len(names) != expected:
     raise ValueError(f"{path} has {len(names)} classes, expected {expected}")
   return tuple(names)
+
+
+def _read(source: Any, index: int) -> tuple[int, str, str]:
+  """Return the label of an image, its sha256, and its file."""
+  example = source[index]
+  if None in example.values():  # TFDS does so where a record file is cut off.
+    raise ValueError(f"record {index} is empty")
+  digest = hashlib.sha256(example["image"]).hexdigest()
+  return int(example["label"]), digest, example["file"].decode()
 
 
 def _indices(name: str, values: Sequence[int], size: int) -> np.ndarray:
