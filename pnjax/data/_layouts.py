@@ -159,6 +159,8 @@ def _read_numbers(
   try:
     contents = scipy.io.loadmat(path)
     arrays = [contents[name].ravel() for name in names]
+  except KeyError as error:
+    raise _damaged(path, f"it has no {error}") from error
   except Exception as error:  # Damaged files make SciPy raise almost anything.
     raise _damaged(path, error) from error
   for array in arrays:

@@ -125,3 +125,9 @@ def test_classes_of_one_image_are_refused(source):
   archives.folder(source, ("ant", "bee"), per_class=1)
   with pytest.raises(ValueError, match=r"No class has two images \(there are 2 in all"):
     read_folder(source)
+
+
+def test_a_folder_of_test_images_only_is_refused(source):
+  archives.folder(source / "test", per_class=1)
+  with pytest.raises(ValueError, match="images of test only, expected some of train"):
+    read_folder(source)
