@@ -174,4 +174,4 @@ print(peak() - before)
 """
   command = [sys.executable, "-c", script]
   process = subprocess.run(command, capture_output=True, text=True, check=True)
-  assert float(process.stdout) < 300  # Megabytes; 90 for the texts of a PNG.
+  assert float(process.stdout) < 300  # Megabytes.
