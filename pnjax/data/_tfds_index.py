@@ -11,6 +11,7 @@ import json
 import logging
 import os
 import pathlib
+import tempfile
 from typing import Any
 from typing import NamedTuple
 
@@ -100,22 +101,26 @@ def _read_index(dataset: Dataset, split: str) -> tuple[np.ndarray, np.ndarray]:
   path = _index_path(dataset, split)
   size = len(dataset.splits[split])
   try:
-    with np.load(path) as index:
+    with open(path, "rb") as file, np.load(file) as index:
       labels, digests = index["labels"], index["digests"]
-    if labels.shape == digests.shape == (size,) and labels.dtype == np.int32:
-      return labels, digests.astype("U64", casting="safe")
-  except FileNotFoundError:
-    pass
+    if (
+      labels.shape == digests.shape == (size,)
+      and labels.dtype == np.int32
+      and digests.dtype.kind == "U"
+    ):
+      return labels, digests
+  except OSError:
+    pass  # It was never kept, or the cache cannot be read.
   except Exception as error:  # NumPy raises almost anything for damaged files.
     _LOGGER.warning("%s is damaged (%s), so it is made again.", path, error)
   labels, digests = _make_index(dataset, split)
-  temporary = path.with_name(f".{os.getpid()}-{path.name}")
   try:
     path.parent.mkdir(parents=True, exist_ok=True)
-    np.savez(temporary, labels=labels, digests=digests)
-    temporary.replace(path)
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".incomplete-") as folder:
+      temporary = pathlib.Path(folder) / path.name
+      np.savez(temporary, labels=labels, digests=digests)
+      temporary.replace(path)
   except OSError as error:
-    temporary.unlink(missing_ok=True)
     _LOGGER.warning("%s cannot be kept (%s); it is made again next time.", path, error)
   return labels, digests
 
