@@ -46,17 +46,22 @@ class ImageFile:
     return str(self.path)
 
   def read(self) -> bytes:
-    """Return the encoded image.
+    """Return the encoded image; see `read_file`."""
+    return read_file(self.path)
 
-    Raises:
-      OSError: if it is not an ordinary file, or a huge one.
-    """
-    status = self.path.stat()
-    if not stat.S_ISREG(status.st_mode):
-      raise OSError("it is a folder, a pipe or a device, expected a file.")
-    if status.st_size > MAX_BYTES:
-      raise OSError(f"it has {status.st_size} bytes, expected at most {MAX_BYTES}.")
-    return self.path.read_bytes()
+
+def read_file(path: pathlib.Path) -> bytes:
+  """Return the contents of a file that may be an image.
+
+  Raises:
+    OSError: if it is not an ordinary file, or a huge one.
+  """
+  status = path.stat()
+  if not stat.S_ISREG(status.st_mode):
+    raise OSError(f"{path} is a folder, a pipe or a device, expected a file")
+  if status.st_size > MAX_BYTES:
+    raise OSError(f"{path} has {status.st_size} bytes, expected at most {MAX_BYTES}")
+  return path.read_bytes()
 
 
 @dataclasses.dataclass(frozen=True)

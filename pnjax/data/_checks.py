@@ -48,12 +48,11 @@ def check_names(archive: Archive) -> None:
     ("image", [image.file for image in archive.images]),
   ):
     for text in texts:
-      if not any(map(is_control, text)):
-        continue
-      raise ValueError(
-        f"{kind} {text!r} has line breaks or other control characters in its name; "
-        f"{_ADVICE}"
-      )
+      if not text.isprintable() and any(map(is_control, text)):
+        raise ValueError(
+          f"{kind} {text!r} has line breaks or other control characters in its name; "
+          f"{_ADVICE}"
+        )
 
 
 def digests(archive: Archive, known: Container[str], progress: bool) -> list[str]:
@@ -97,9 +96,9 @@ def _unreadable(
 ) -> OSError:
   failed = [pair for pair in failed if not isinstance(pair[1], ValueError)]
   image, error = failed[0]
-  reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+  reason = str(error) or f"{image} does not fit into memory"
   return OSError(
-    f"{len(failed)} of {total} images cannot be read, such as {image}: {reason}. "
+    f"{len(failed)} of {total} images cannot be read, the first because {reason}. "
     "Nothing was prepared."
   )
 

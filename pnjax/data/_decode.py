@@ -13,6 +13,8 @@ from PIL import Image
 from PIL import ImageOps
 from PIL import UnidentifiedImageError
 
+from pnjax.data._archive import read_file
+
 # A small file may claim more pixels than fit into memory. Pillow warns above this.
 MAX_PIXELS = Image.MAX_IMAGE_PIXELS or sys.maxsize
 # A progressive JPEG of a few kilobytes may go over all its pixels thousands of times.
@@ -53,10 +55,11 @@ def decode(image: bytes | str | os.PathLike) -> np.ndarray:
       PPM.
 
   Raises:
+    OSError: if there is no such file.
     ValueError: if the image is broken, truncated, or has more than 89 million pixels.
   """
   name = "the image" if isinstance(image, bytes) else os.fspath(image)
-  content = image if isinstance(image, bytes) else pathlib.Path(image).read_bytes()
+  content = image if isinstance(image, bytes) else read_file(pathlib.Path(image))
   try:
     with Image.open(io.BytesIO(content), formats=_FORMATS) as opened:
       _check_effort(opened, content)

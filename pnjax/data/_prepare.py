@@ -46,7 +46,7 @@ def prepare(
 
   Each image is decoded as a check, and stored unchanged. The dataset is written
   completely or not at all. It is not written again if images, classes and splits are
-  the same.
+  the same and all its records are intact.
 
   Args:
     name: One of `DATASETS`.
@@ -64,6 +64,7 @@ def prepare(
     The folder of the prepared dataset.
 
   Raises:
+    OSError: if images cannot be read, or the dataset cannot be written.
     ValueError: if images are broken; the message lists them all.
     FileExistsError: if the dataset exists, with other images or splits.
   """
