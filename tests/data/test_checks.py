@@ -151,6 +151,15 @@ def test_permission_denied_is_one_line(source, data_dir, monkeypatch):
     data.prepare("folder", source, data_dir)
 
 
+def test_an_image_that_does_not_fit_into_memory_is_one_line(
+  source, data_dir, monkeypatch
+):
+  archives.folder(source)
+  monkeypatch.setattr(_archive.ImageFile, "read", lambda image: bytes(1 << 62))
+  with pytest.raises(OSError, match=r"^10 of 10 images .*/0.jpg does not fit into mem"):
+    data.prepare("folder", source, data_dir)
+
+
 def test_a_pipe_is_not_waited_for(source, data_dir):
   archives.folder(source)
   (source / "ant/0.jpg").unlink()

@@ -85,7 +85,7 @@ def test_changed_images(name):
   @hypothesis.given(changed(IMAGES[name]))
   def decode_changed(content):
     for decode in (data.decode, _decode.decode_prepared):
-      start = time.monotonic()
+      start = time.process_time()
       try:
         image = decode(content)
       except ValueError as error:
@@ -93,7 +93,7 @@ def test_changed_images(name):
       else:
         assert image.dtype == np.uint8
         assert image.ndim == 3 and image.shape[2] == 3
-      assert time.monotonic() - start < 10
+      assert time.process_time() - start < 10
 
   peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
   with (

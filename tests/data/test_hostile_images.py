@@ -103,10 +103,10 @@ def test_bombs_are_refused(case):
   content = REFUSED[case]()
   assert len(content) < 1_000_000
   for decode in (data.decode, _decode.decode_prepared):
-    start = time.monotonic()
+    start = time.process_time()
     with pytest.raises(ValueError, match=r"^the image cannot be decoded: "):
       decode(content)
-    assert time.monotonic() - start < 5
+    assert time.process_time() - start < 5
 
 
 @pytest.mark.parametrize("file_format", ["GIF", "PNG", "WEBP", "TIFF"])
