@@ -36,12 +36,15 @@ def read_folder(source: pathlib.Path) -> Archive:
     names = _folder_names(source)
     loose = sorted(path for path in source.glob("*") if is_image(path))
     _warn_about_ignored("images outside of class folders", loose)
+    _warn_about_other_files([source / name for name in names])
     return Archive(tuple(names), divided(class_images(source, names, names)))
   others = [source / name for name in _folder_names(source)]
   others = [path for path in others if path not in splits.values()]
   _warn_about_ignored("folders next to the split folders", others)
   classes = {split: set(_folder_names(path)) for split, path in splits.items()}
   check_classes(classes)
+  for split, path in splits.items():
+    _warn_about_other_files([path / name for name in sorted(classes[split])])
   names = sorted(set().union(*classes.values()))
   stored = {
     split: class_images(path, sorted(classes[split]), names)
@@ -73,8 +76,12 @@ def check_classes(classes: Mapping[str, Set[str]]) -> None:
     classes: Names of the classes of each split.
   """
   known = classes.get("train")
+  if known is None:
+    raise ValueError(
+      f"there are images of {' and '.join(classes)} only, expected some of train."
+    )
   for split, own in classes.items():
-    if known is None or own == known:
+    if own == known:
       continue
     lacking = f"{split} lacks {_listed(known - own)} of train" if known - own else ""
     if own - known:
@@ -141,6 +148,17 @@ def _file_name(path: pathlib.Path, root: pathlib.Path) -> str:
   except UnicodeEncodeError as error:
     raise ValueError(f"{name!r} in {root} is not valid UTF-8; rename it.") from error
   return name
+
+
+def _warn_about_other_files(folders: Sequence[pathlib.Path]) -> None:
+  """Report files that may be images, but in formats with other suffixes."""
+  files = [path for folder in folders for path in sorted(folder.rglob("*.*"))]
+  others = [
+    path
+    for path in files
+    if not is_image(path) and not path.name.startswith(".") and path.is_file()
+  ]
+  _warn_about_ignored("files without a suffix of images", others)
 
 
 def _warn_about_ignored(kind: str, paths: Sequence[pathlib.Path]) -> None:

@@ -4,6 +4,7 @@ import io
 import os
 import pathlib
 import sys
+import warnings
 
 import cv2
 import numpy as np
@@ -12,9 +13,21 @@ from PIL import Image
 from PIL import ImageOps
 from PIL import UnidentifiedImageError
 
+from pnjax.data._archive import read_file
+
 # A small file may claim more pixels than fit into memory. Pillow warns above this.
 MAX_PIXELS = Image.MAX_IMAGE_PIXELS or sys.maxsize
+# A progressive JPEG of a few kilobytes may go over all its pixels thousands of times.
+# Pillow goes over a billion per second.
+MAX_SCANNED_PIXELS = 10_000_000_000
 
+Image.init()
+# A file of another format, whatever its suffix, may start a program: EPS does.
+_FORMATS = tuple(
+  name
+  for name in ("JPEG", "PNG", "GIF", "BMP", "WEBP", "AVIF", "TIFF", "PPM")
+  if name in Image.OPEN
+)
 _SUFFIXES = (
   ".jpg",
   ".jpeg",
@@ -38,23 +51,26 @@ def decode(image: bytes | str | os.PathLike) -> np.ndarray:
   into white. Of an animation, the first frame is decoded.
 
   Args:
-    image: Path of the image, or its contents, in any format that Pillow reads.
+    image: Path of the image, or its contents: JPEG, PNG, GIF, BMP, WebP, AVIF, TIFF or
+      PPM.
 
   Raises:
+    OSError: if there is no such file.
     ValueError: if the image is broken, truncated, or has more than 89 million pixels.
   """
   name = "the image" if isinstance(image, bytes) else os.fspath(image)
-  content = image if isinstance(image, bytes) else pathlib.Path(image).read_bytes()
+  content = image if isinstance(image, bytes) else read_file(pathlib.Path(image))
   try:
-    with Image.open(io.BytesIO(content)) as opened:
-      _check_size(opened)
+    with Image.open(io.BytesIO(content), formats=_FORMATS) as opened:
+      _check_effort(opened, content)
       return _to_rgb(opened)
   except UnidentifiedImageError as error:
     raise ValueError(
-      f"{name} cannot be decoded: Pillow does not know its format."
+      f"{name} cannot be decoded: it is none of {', '.join(_FORMATS)}."
     ) from error
   except Exception as error:  # Broken files make Pillow raise almost anything.
-    raise ValueError(f"{name} cannot be decoded: {error}") from error
+    reason = str(error) or type(error).__name__
+    raise ValueError(f"{name} cannot be decoded: {reason}") from error
 
 
 def decode_prepared(content: bytes) -> np.ndarray:
@@ -63,22 +79,49 @@ def decode_prepared(content: bytes) -> np.ndarray:
   OpenCV decodes a common JPEG in a third of Pillow's time, but it accepts truncated
   files silently, and gets the colours of CMYK wrong.
   """
-  with Image.open(io.BytesIO(content)) as opened:
-    is_common = opened.format == "JPEG" and opened.mode in ("RGB", "L")
-    if not is_common or _is_rotated(opened):
-      return decode(content)
-    _check_size(opened)
-  flags = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION
-  pixels = cv2.imdecode(np.frombuffer(content, np.uint8), flags)
+  try:
+    pixels = _decode_common(content)
+  except Exception:  # Below, it is said what is wrong.
+    pixels = None
   return decode(content) if pixels is None else pixels
 
 
-def _check_size(image: Image.Image) -> None:
-  if image.width * image.height > MAX_PIXELS:
+def _decode_common(content: bytes) -> np.ndarray | None:
+  """Return a common JPEG as RGB, None for other images."""
+  with Image.open(io.BytesIO(content), formats=_FORMATS) as opened:
+    is_common = opened.format == "JPEG" and opened.mode in ("RGB", "L")
+    if not is_common or _is_rotated(opened):
+      return None
+    _check_effort(opened, content)
+  flags = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION
+  return cv2.imdecode(np.frombuffer(content, np.uint8), flags)
+
+
+def _check_effort(image: Image.Image, content: bytes) -> None:
+  """Raise ValueError for images that need too much memory or time."""
+  num_pixels = image.width * image.height
+  if num_pixels > MAX_PIXELS:
     raise ValueError(
       f"it has {image.width} × {image.height} pixels, expected at most {MAX_PIXELS} "
       "in total; make it smaller."
     )
+  num_scans = content.count(b"\xff\xda") if image.format in ("JPEG", "MPO") else 1
+  if num_scans * num_pixels > MAX_SCANNED_PIXELS:
+    raise ValueError(
+      f"it has {num_scans} scans of {num_pixels} pixels, expected at most "
+      f"{MAX_SCANNED_PIXELS} in total; save it again."
+    )
+
+
+def ignore_warnings() -> None:
+  """Silence Pillow about metadata, which are not used, and about sizes checked here."""
+  warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
+  warnings.filterwarnings(
+    "ignore", category=Image.DecompressionBombWarning, module=r"PIL\."
+  )
+
+
+ignore_warnings()
 
 
 def _is_rotated(image: Image.Image) -> bool:

@@ -1,11 +1,14 @@
 """Official archives, downloaded once."""
 
 import dataclasses
+import gzip
 import pathlib
 import shutil
+import stat
 import tarfile
 import tempfile
 import zipfile
+import zlib
 
 from pnjax import runtime
 
@@ -28,6 +31,16 @@ class RemoteFile:
     return self.url.rsplit("/", 1)[-1]
 
 
+# What damaged archives make Python raise; RuntimeError for a password.
+_DAMAGE = (
+  EOFError,
+  RuntimeError,
+  gzip.BadGzipFile,
+  shutil.ReadError,
+  tarfile.TarError,
+  zipfile.BadZipFile,
+  zlib.error,
+)
 _FLOWERS = "https://www.robots.ox.ac.uk/~vgg/data/flowers/102"
 
 # The digests are those that TFDS records for the same files.
@@ -117,10 +130,32 @@ def _unpack(file: pathlib.Path, folder: pathlib.Path) -> None:
   """Unpack an archive into a folder, or copy a file that is not an archive."""
   try:
     if file.suffix == ".zip":
+      _check_zip(file)
       shutil.unpack_archive(file, folder)
     elif file.suffix in (".tar", ".tgz", ".gz"):
       shutil.unpack_archive(file, folder, filter="data")
     else:
       shutil.copy(file, folder)
-  except (EOFError, shutil.ReadError, tarfile.TarError, zipfile.BadZipFile) as error:
+  except tarfile.FilterError as error:
+    raise _unsafe(file, str(error)) from error
+  except _DAMAGE as error:
     raise OSError(f"{file} is damaged ({error}); delete it and try again.") from error
+  except OSError as error:
+    raise OSError(f"{file} cannot be unpacked to {folder} ({error}).") from error
+
+
+def _check_zip(file: pathlib.Path) -> None:
+  """Raise ValueError for members that Python would skip, or write as other files."""
+  with zipfile.ZipFile(file) as archive:
+    for member in archive.infolist():
+      path = pathlib.PurePosixPath(member.filename.replace("\\", "/"))
+      is_link = stat.S_ISLNK(member.external_attr >> 16)
+      if is_link or path.is_absolute() or ".." in path.parts:
+        raise _unsafe(file, f"{member.filename!r} is a link or outside of its folder")
+
+
+def _unsafe(file: pathlib.Path, reason: str) -> ValueError:
+  return ValueError(
+    f"{file} is not safe to unpack ({reason}), and was not used; get the archive "
+    "elsewhere, unpack it, and pass its folder as --source."
+  )

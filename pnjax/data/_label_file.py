@@ -9,6 +9,7 @@ import pathlib
 from pnjax.data import _class_folders
 from pnjax.data._archive import Archive
 from pnjax.data._archive import ImageFile
+from pnjax.data._archive import printable
 
 _COLUMNS = ("path", "label")
 _SPLIT = "split"
@@ -88,7 +89,7 @@ def _check_rows(rows: Mapping[int, Mapping[str, str]], source: pathlib.Path) -> 
       again.append(f"{row['path']} (lines {first} and {line})")
     elif _SPLIT in row and _class_folders.split_of_name(row[_SPLIT]) is None:
       unknown.append(f"{row[_SPLIT]!r} (line {line})")
-    elif not (source.parent / path).is_file():
+    elif not os.path.isfile(source.parent / path):
       missing.append(f"{row['path']} (line {line})")
   splits = ", ".join(_class_folders.SPLITS)
   for mistakes, what in (
@@ -102,4 +103,5 @@ def _check_rows(rows: Mapping[int, Mapping[str, str]], source: pathlib.Path) -> 
 
 
 def _shown(mistakes: Sequence[str]) -> str:
-  return ", ".join([*mistakes[:_MAX_SHOWN], *["…"][: len(mistakes) > _MAX_SHOWN]])
+  shown = [*mistakes[:_MAX_SHOWN], *["…"][: len(mistakes) > _MAX_SHOWN]]
+  return printable(", ".join(shown))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import itertools
 import pathlib
 
+import numpy as np
 import scipy.io
 import tensorflow_datasets as tfds
 
@@ -34,21 +35,21 @@ _MAX_SHOWN = 10
 def read_flower102(source: pathlib.Path) -> Archive:
   """Read Oxford Flower102: `jpg/`, `imagelabels.mat`, `setid.mat`."""
   _check_contents(source, "imagelabels.mat", "setid.mat", "jpg")
-  labels = scipy.io.loadmat(source / "imagelabels.mat")["labels"].ravel()
-  numbers = scipy.io.loadmat(source / "setid.mat")
+  # The archive only numbers its classes; TFDS knows their names.
+  names = tfds.builder_cls("oxford_flowers102")().info.features["label"].names
+  (labels,) = _read_numbers(source / "imagelabels.mat", ["labels"], len(names))
+  ids = {"train": "trnid", "validation": "valid", "test": "tstid"}
+  numbers = _read_numbers(source / "setid.mat", ids.values(), len(labels))
 
   def image(number):
     file = f"jpg/image_{number:05}.jpg"
     return ImageFile(file, int(labels[number - 1]) - 1, source / file)
 
-  ids = {"train": "trnid", "validation": "valid", "test": "tstid"}
   stored = {
-    split: [image(number) for number in numbers[key].ravel()]
-    for split, key in ids.items()
+    split: [image(number) for number in group]
+    for split, group in zip(ids, numbers, strict=True)
   }
   _check_exist(itertools.chain.from_iterable(stored.values()))
-  # The archive only numbers its classes; TFDS knows their names.
-  names = tfds.builder_cls("oxford_flowers102")().info.features["label"].names
   return Archive(tuple(names), stored)
 
 
@@ -151,8 +152,34 @@ def _positions(
   return {split: [position[f] for f in files] for split, files in lists.items()}
 
 
+def _read_numbers(
+  path: pathlib.Path, names: Iterable[str], largest: int
+) -> list[np.ndarray]:
+  """Return arrays of a MATLAB file, of numbers from 1."""
+  try:
+    contents = scipy.io.loadmat(path)
+    arrays = [contents[name].ravel() for name in names]
+  except KeyError as error:
+    raise _damaged(path, f"it has no {error}") from error
+  except Exception as error:  # Damaged files make SciPy raise almost anything.
+    raise _damaged(path, error) from error
+  for array in arrays:
+    if not array.size or array.dtype.kind not in "iu" or array.min() < 1:
+      raise _damaged(path, "expected numbers from 1")
+    if array.max() > largest:
+      raise _damaged(path, f"it has {array.max()}, expected at most {largest}")
+  return arrays
+
+
+def _damaged(path: pathlib.Path, error: Exception | str) -> ValueError:
+  return ValueError(f"{path} is damaged ({error}); unpack the archive again.")
+
+
 def _read_lines(path: pathlib.Path) -> list[str]:
-  lines = path.read_text(encoding="utf-8").splitlines()
+  try:
+    lines = path.read_text(encoding="utf-8").splitlines()
+  except UnicodeDecodeError as error:
+    raise _damaged(path, error) from error
   return [line.strip() for line in lines if line.strip()]
 
 

@@ -60,15 +60,14 @@ def train_batches(
   transform = eval_transform(image_size, "squash", num_crops, resize_side)
 
   def load(index, rng):
-    example = split[index]
-    image = decode_prepared(example["image"])
+    image, label = _read(split, index)
     if augment == "crop" and num_crops == 1:
       image = _transforms.squash(_transforms.random_part(image, rng), image_size)
     else:
       image = transform(image)
     if augment != "none" and num_crops == 1:
       image = _transforms.random_flip(image, rng)
-    return {"image": image, "label": np.int32(example["label"])}
+    return {"image": image, "label": label}
 
   indices = shuffled(len(split), seed)
   return batch(
@@ -120,12 +119,11 @@ def eval_batches(
   shape = (*crops, image_size, image_size, 3)
 
   def load(index):
-    example = split[index]
-    image = decode_prepared(example["image"])
+    image, label = _read(split, index)
     if view:
       rng = np.random.default_rng([seed, view, int(split.digests[index][:16], 16)])
       image = _transforms.random_flip(_transforms.random_part(image, rng), rng)
-    return {"image": transform(image), "label": np.int32(example["label"])}
+    return {"image": transform(image), "label": label}
 
   blank = {"image": np.zeros(shape, np.uint8), "label": np.int32(0)}
   examples = padded(len(split), batch_size, load, blank)
@@ -224,6 +222,15 @@ def batch(
   # Loads the next batch while one is in use.
   options = grain.ReadOptions(num_threads, max(2 * size, num_threads))
   return examples[shard_index::shard_count].to_iter_dataset(options).batch(size)
+
+
+def _read(split: Split, index: int) -> tuple[np.ndarray, np.int32]:
+  """Return a decoded image and its label."""
+  example = split[index]
+  try:
+    return decode_prepared(example["image"]), np.int32(example["label"])
+  except ValueError as error:  # It was intact when it was prepared.
+    raise split.damaged(f"{example['file']}: {error}") from error
 
 
 def _check_augment(augment: str) -> None:

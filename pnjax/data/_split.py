@@ -16,6 +16,7 @@ import tensorflow_datasets as tfds
 
 from pnjax.data import _prepare
 from pnjax.data import _random_splits
+from pnjax.data import _stored
 from pnjax.data import _tfds
 
 
@@ -63,13 +64,21 @@ class Split(Sequence):
       raise IndexError(f"`index` is {index}, but there are {len(self)} images.")
     try:
       example = self.source[int(self.indices[index])]
-    except RuntimeError as error:
-      raise _damaged(self.name, self.source.dataset_info.data_dir, error) from error
-    return {
-      "image": example["image"],
-      "label": int(example["label"]),
-      "file": example["file"].decode(),
-    }
+      return {
+        "image": example["image"],
+        "label": int(example["label"]),
+        "file": example["file"].decode(),
+      }
+    except Exception as error:  # Damaged files make TFDS raise almost anything.
+      raise self.damaged(error) from error
+
+  def damaged(self, error: Exception | str) -> OSError:
+    """Return the error for images that cannot be read, which says what to do.
+
+    Args:
+      error: What is wrong.
+    """
+    return _stored.damaged(self.name, self.source.dataset_info.data_dir, error)
 
   @functools.cached_property
   def fingerprint(self) -> str:
@@ -113,23 +122,15 @@ def open_split(
     command = f"python -m experiments.prepare {name} --source=DIR"
     command += f" --data_dir={data_dir}" if data_dir else ""
     raise FileNotFoundError(f"{folder} does not exist; prepare it with `{command}`.")
-  try:
-    builder = tfds.builder_from_directory(folder)
-    metadata = builder.info.metadata
-    splits, stored = metadata["splits"], "+".join(metadata["stored"])
-  except (KeyError, json.JSONDecodeError) as error:
-    raise _damaged(name, folder, error) from error
-  indices = _indices(split, splits, len(metadata["labels"]))
-  source = builder.as_data_source(
-    stored, decoders={"image": tfds.decode.SkipDecoding()}
-  )
+  stored = _stored.open_stored(name, folder)
+  indices = _indices(split, stored.splits, len(stored.labels))
   return Split(
     name=name,
     split=split,
-    class_names=tuple(builder.info.features["label"].names),
-    labels=np.array(metadata["labels"], np.int32)[indices],
-    digests=np.array(metadata["digests"])[indices],
-    source=source,
+    class_names=stored.class_names,
+    labels=stored.labels[indices],
+    digests=stored.digests[indices],
+    source=stored.source,
     indices=indices,
   )
 
@@ -138,12 +139,9 @@ def _open_other(name: str, split: str, data_dir: str | os.PathLike | None) -> Sp
   """Open a split of a dataset that another builder has prepared."""
   root = _prepare.data_root(data_dir)
   folder = _tfds.find(name, root)
-  try:
-    dataset = _tfds.open_dataset(name, folder)
-    indices = _indices(split, dataset.splits, len(dataset.examples))
-    labels, digests = dataset.labels_and_digests(indices)
-  except (OSError, RuntimeError, KeyError, json.JSONDecodeError) as error:
-    raise _damaged(name, folder, error) from error
+  dataset = _tfds.open_dataset(name, folder)
+  indices = _indices(split, dataset.splits, len(dataset.examples))
+  labels, digests = dataset.labels_and_digests(indices)
   opened = Split(
     name=name,
     split=split,
@@ -168,11 +166,9 @@ def _check_labels(split: Split) -> None:
     )
 
 
-def _damaged(name: str, folder: str | os.PathLike, error: Exception) -> OSError:
-  return OSError(f"{folder} is damaged ({error}); delete it and prepare {name} again.")
-
-
-def _indices(split: str, splits: Mapping[str, Sequence[int]], total: int) -> np.ndarray:
+def _indices(
+  split: str, splits: Mapping[str, Sequence[int] | np.ndarray], total: int
+) -> np.ndarray:
   if split == "all":
     return np.arange(total)
   infos = {

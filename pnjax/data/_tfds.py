@@ -1,98 +1,27 @@
 """Datasets that TFDS has prepared with builders other than ours.
 
 They are read from their files alone, without the code of their builders and without
-TensorFlow. Digests and labels are read from the images once, and kept in the cache.
+TensorFlow.
 """
 
 from collections.abc import Sequence
-from concurrent import futures
-import dataclasses
-import hashlib
-import json
-import os
 import pathlib
 import re
 from typing import Any
-from typing import NamedTuple
 
 import numpy as np
 import tensorflow_datasets as tfds
-import tqdm
 
 from pnjax import runtime
 from pnjax.data import _prepare
-from pnjax.data._decode import decode
+from pnjax.data import _stored
+from pnjax.data._tfds_index import Dataset
+from pnjax.data._tfds_index import Examples
 
 # As TFDS writes it: NAME, NAME/CONFIG, and either with a version after a colon.
 _NAME = re.compile(r"(\w+)(?:/([\w.+-]+))?(?::(\d+\.\d+\.\d+))?")
 # Text features that are the name of an image's file.
 _FILE_NAMES = ("file_name", "image/file_name", "image/filename", "filename", "file")
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Examples(Sequence):
-  """All images of a dataset, with the names that the items of ours have.
-
-  Attributes:
-    source: TFDS data source.
-    image: Name of the feature that is the image.
-    label: Name of the feature that is the label.
-    file: Name of the feature that is the name of the file, if any.
-  """
-
-  source: Any
-  image: str
-  label: str
-  file: str | None
-
-  def __len__(self) -> int:
-    return len(self.source)
-
-  def __getitem__(self, index: int) -> dict[str, Any]:  # type: ignore[override]
-    example = self.source[index]
-    return {
-      "image": example[self.image],
-      "label": example[self.label],
-      "file": example[self.file] if self.file else f"image {index}".encode(),
-    }
-
-  @property
-  def dataset_info(self) -> tfds.core.DatasetInfo:
-    """Description of the dataset."""
-    return self.source.dataset_info
-
-
-class Dataset(NamedTuple):
-  """An open dataset.
-
-  Attributes:
-    name: Name that it was opened by.
-    examples: All images, split by split.
-    class_names: Names of the classes.
-    splits: Positions of the images of each split.
-  """
-
-  name: str
-  examples: Examples
-  class_names: tuple[str, ...]
-  splits: dict[str, range]
-
-  def labels_and_digests(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the label and the sha256 of some images.
-
-    All images of the splits that these belong to are read and checked, unless that was
-    done before.
-
-    Raises:
-      ValueError: if images of these splits are broken.
-    """
-    labels = np.full(len(self.examples), -1, np.int32)
-    digests = np.full(len(self.examples), "", "U64")
-    for split, positions in self.splits.items():
-      rows = slice(positions.start, positions.stop)
-      if np.any((indices >= positions.start) & (indices < positions.stop)):
-        labels[rows], digests[rows] = _read_index(self, split)
-    return labels[indices], digests[indices]
 
 
 def find(name: str, data_dir: pathlib.Path) -> pathlib.Path:
@@ -115,7 +44,10 @@ def find(name: str, data_dir: pathlib.Path) -> pathlib.Path:
   root = data_dir / dataset
   folder = root / config if config else root
   if config is None and not _versions(root):
-    default = tfds.core.dataset_builder.load_default_config_name(root)
+    try:
+      default = tfds.core.dataset_builder.load_default_config_name(root)
+    except (AttributeError, KeyError, ValueError) as error:
+      raise _stored.damaged(name, root / ".config", error) from error
     folder = root / default if default else root
   versions = _versions(folder)
   if versions and version in (None, *versions):
@@ -147,29 +79,34 @@ def open_dataset(name: str, folder: pathlib.Path) -> Dataset:
     ValueError: if it is stored in another format than array_record, or has no images
       or not one label each.
   """
-  for file in ("dataset_info.json", "features.json"):
-    runtime.read_json(folder / file)  # TFDS does not say which file is damaged.
   try:
+    for file in ("dataset_info.json", "features.json"):
+      runtime.read_json(folder / file)  # TFDS does not say which file is damaged.
     builder = tfds.builder_from_directory(folder)
     info = builder.info
-    image, label = _image_and_label(name, info)
-    decoders = {
-      key: tfds.decode.SkipDecoding()
-      for key, feature in info.features.items()
-      if isinstance(feature, tfds.features.Image)
-    }
-    source = builder.as_data_source("+".join(info.splits), decoders=decoders)
+    features = dict(info.features.items())
+    splits = _split_positions(info)
+  except PermissionError:
+    raise
+  except Exception as error:  # Damaged files make TFDS raise almost anything.
+    raise _stored.damaged(name, folder, error) from error
+  if not any(splits.values()):
+    raise ValueError(f"{name} in {folder} has no images, expected some.")
+  image, label = _image_and_label(name, info)
+  decoders = {
+    key: tfds.decode.SkipDecoding()
+    for key, feature in features.items()
+    if isinstance(feature, tfds.features.Image)
+  }
+  try:
+    source = builder.as_data_source("+".join(splits), decoders=decoders)
   except NotImplementedError as error:
     raise ValueError(
       f"{folder} is stored as {info.file_format.value}, expected array_record: prepare "
       f'{name} with file_format="array_record" in another data_dir, or convert it with '
       "`tfds convert_format`."
     ) from error
-  splits, start = {}, 0
-  for split in info.splits:
-    splits[split] = range(start, start + info.splits[split].num_examples)
-    start = splits[split].stop
-  texts = [k for k, f in info.features.items() if type(f) is tfds.features.Text]
+  texts = [k for k, f in features.items() if type(f) is tfds.features.Text]
   files = [name for name in _FILE_NAMES if name in texts]
   return Dataset(
     name=name,
@@ -177,6 +114,15 @@ def open_dataset(name: str, folder: pathlib.Path) -> Dataset:
     class_names=tuple(info.features[label].names),
     splits=splits,
   )
+
+
+def _split_positions(info: tfds.core.DatasetInfo) -> dict[str, range]:
+  """Return the positions of the images of each split, when all are read at once."""
+  splits, start = {}, 0
+  for split in info.splits:
+    splits[split] = range(start, start + info.splits[split].num_examples)
+    start = splits[split].stop
+  return splits
 
 
 def _versions(folder: pathlib.Path) -> list[str]:
@@ -224,61 +170,3 @@ def _choose(candidates: Sequence[str], supervised: Any, position: int) -> str | 
   if usual in candidates:
     return usual
   return candidates[0] if len(candidates) == 1 else None
-
-
-def _read_index(dataset: Dataset, split: str) -> tuple[np.ndarray, np.ndarray]:
-  """Return the labels and digests of a split, from the cache if they are there."""
-  path = _index_path(dataset, split)
-  if path.exists():
-    with np.load(path) as index:
-      return index["labels"], index["digests"]
-  labels, digests = _make_index(dataset, split)
-  path.parent.mkdir(parents=True, exist_ok=True)
-  temporary = path.with_name(f".{os.getpid()}-{path.name}")
-  np.savez(temporary, labels=labels, digests=digests)
-  temporary.replace(path)
-  return labels, digests
-
-
-def _index_path(dataset: Dataset, split: str) -> pathlib.Path:
-  """Return where the index of a split is kept: it depends on the files of the split."""
-  examples = dataset.examples
-  paths = [pathlib.Path(p) for p in examples.dataset_info.splits[split].filepaths]
-  stats = [(str(path.absolute()), path.stat()) for path in paths]
-  key = [
-    examples.image,
-    examples.label,
-    [(path, stat.st_size, stat.st_mtime_ns) for path, stat in stats],
-  ]
-  digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]
-  return runtime.cache_folder() / "datasets" / f"{digest}.npz"
-
-
-def _make_index(dataset: Dataset, split: str) -> tuple[np.ndarray, np.ndarray]:
-  """Return the labels and digests of a split, none of whose images may be broken."""
-  examples, positions = dataset.examples, dataset.splits[split]
-
-  def inspect(position: int) -> tuple[int, str, str]:
-    example = examples[position]
-    try:
-      decode(example["image"])
-    except ValueError as error:
-      return -1, "", f"{example['file'].decode()}: {error}"
-    return example["label"], hashlib.sha256(example["image"]).hexdigest(), ""
-
-  with futures.ThreadPoolExecutor(os.cpu_count()) as executor:
-    results = tqdm.tqdm(
-      executor.map(inspect, positions),
-      desc=f"checking {dataset.name}, {split}",
-      total=len(positions),
-      unit=" images",
-      disable=None,  # Shows it in terminals only.
-    )
-    labels, digests, errors = zip(*results, strict=True) if positions else ((), (), ())
-  broken = [error for error in errors if error]
-  if broken:
-    raise ValueError(
-      f"{len(broken)} of {len(positions)} images of {dataset.name}, {split}, are "
-      f"broken, expected none; the first is {broken[0]}"
-    )
-  return np.array(labels, np.int32), np.array(digests, "U64")

@@ -125,3 +125,20 @@ def test_classes_of_one_image_are_refused(source):
   archives.folder(source, ("ant", "bee"), per_class=1)
   with pytest.raises(ValueError, match=r"No class has two images \(there are 2 in all"):
     read_folder(source)
+
+
+def test_a_folder_of_test_images_only_is_refused(source):
+  archives.folder(source / "test", per_class=1)
+  with pytest.raises(ValueError, match="images of test only, expected some of train"):
+    read_folder(source)
+
+
+@pytest.mark.parametrize("parent", ["", "train"])
+def test_files_of_other_formats_are_reported(source, caplog, parent):
+  archives.folder(source / parent, per_class=2)
+  for name in ("1.heic", "2.heic", "notes.txt", ".DS_Store"):
+    (source / parent / "ant" / name).write_bytes(b"not an image")
+  assert len(read_folder(source).images) == 4
+  (message,) = caplog.messages
+  assert message.startswith("3 files without a suffix of images are ignored, such as ")
+  assert message.endswith("ant/1.heic")

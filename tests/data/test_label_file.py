@@ -97,6 +97,47 @@ def test_class_names_in_any_script_are_kept(write, data_dir, encoding):
       r"has 1 images that are not there, .*: images/9.jpg \(line 3\)",
     ),
     (
+      [("images/0.jpg", "ant", "test"), ("images/1.jpg", "bee", "test")],
+      ("path", "label", "split"),
+      "there are images of test only, expected some of train",
+    ),
+    (
+      [("images/0.jpg", "ant", "val"), ("images/1.jpg", "bee", "test")],
+      ("path", "label", "split"),
+      "there are images of validation and test only, expected some of train",
+    ),
+    (
+      [("images/0.jpg", "ant", "")],
+      ("path", "label", "split"),
+      r"has 1 lines without a value, .*: line 2 \(split\)",
+    ),
+    ([("images/0.jpg",)], ("path",), "first line of .* is 'path', expected the names"),
+    (
+      [("images/0.jpg", "ant")],
+      ("path", "path", "label"),
+      "first line of .* is 'path,path,label'",
+    ),
+    (
+      [("images/\0.jpg", "ant"), ("images/\x1b[31m.jpg", "ant")],
+      ("path", "label"),
+      r"not there, .*: images/\\x00.jpg \(line 2\), images/\\x1b\[31m.jpg \(line 3\)",
+    ),
+    (
+      [("x" * 5000, "ant")],
+      ("path", "label"),
+      "has 1 images that are not there",
+    ),
+    (
+      [("images", "ant")],
+      ("path", "label"),
+      r"has 1 images that are not there, .*: images \(line 2\)",
+    ),
+    (
+      [("images/0.jpg", "x" * 200_000)],
+      ("path", "label"),
+      "cannot be read .field larger than field limit",
+    ),
+    (
       [("images/0.jpg", "ant", "train"), ("images/1.jpg", "木", "test")],
       ("path", "label", "split"),
       "test has classes that train does not have: 木; test lacks ant of train",
@@ -115,7 +156,30 @@ def test_a_file_in_another_encoding_is_refused(write):
     read_label_file(path)
 
 
-def test_labels_with_line_breaks_are_refused(write, data_dir):
-  with pytest.raises(ValueError, match=r"1 classes have line breaks, .* 'a\\nb'"):
-    rows = [(f"images/{i}.jpg", "a\nb") for i in range(2)]
-    data.prepare("folder", write(*rows), data_dir)
+def test_an_empty_file_is_refused(source):
+  (source / "labels.csv").write_bytes(b"")
+  with pytest.raises(ValueError, match=r"first line of .* is '', expected the names"):
+    read_label_file(source / "labels.csv")
+
+
+def test_other_bytes_are_refused(source):
+  (source / "labels.csv").write_bytes(archives.jpeg(0))
+  with pytest.raises(ValueError, match=r"cannot be read .* CSV with commas, in UTF-8"):
+    read_label_file(source / "labels.csv")
+
+
+def test_quotes_that_do_not_end_are_refused(source):
+  (source / "labels.csv").write_text('path,label\n"images/0.jpg,ant\n')
+  with pytest.raises(ValueError, match=r"cannot be read \(unexpected end of data\)"):
+    read_label_file(source / "labels.csv")
+
+
+def test_images_may_be_outside_of_the_folder_of_the_file(source, tmp_path):
+  """Only their contents are used, so that this does no harm."""
+  archives.write_image(tmp_path / "elsewhere/0.jpg", 0)
+  archives.write_image(source / "1.jpg", 1)
+  path = source / "labels.csv"
+  path.write_text("path,label,split\n../elsewhere/0.jpg,ant,train\n1.jpg,bee,train\n")
+  archive = read_label_file(path)
+  assert [image.file for image in archive.images] == ["../elsewhere/0.jpg", "1.jpg"]
+  assert archive.images[0].read() == archives.jpeg(0)

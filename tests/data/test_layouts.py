@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.io
 import tensorflow_datasets as tfds
 
 from pnjax import data
@@ -175,3 +176,42 @@ def test_tfds_reads_a_prepared_dataset(source, data_dir):
   example = builder.as_data_source("test")[1]
   assert example["image"].shape == (32, 40, 3)
   assert example["label"] == 0
+
+
+@pytest.mark.parametrize("name", ["imagelabels.mat", "setid.mat"])
+@pytest.mark.parametrize("content", [b"", b"not MATLAB", None])
+def test_flower102_names_a_damaged_list(source, data_dir, name, content):
+  archives.flower102(source)
+  if content is None:
+    content = (source / name).read_bytes()[:150]
+  (source / name).write_bytes(content)
+  with pytest.raises(ValueError, match=rf"{name} is damaged \(.*unpack the archive"):
+    data.prepare("flower102", source, data_dir)
+
+
+@pytest.mark.parametrize(
+  ("name", "changes", "reason"),
+  [
+    ("imagelabels.mat", {"labels": [[103] * 18]}, "it has 103, expected at most 102"),
+    ("imagelabels.mat", {"labels": [[0] * 18]}, "expected numbers from 1"),
+    ("imagelabels.mat", {"labels": [[0.5] * 18]}, "expected numbers from 1"),
+    ("imagelabels.mat", {"other": [[1]]}, "it has no 'labels'"),
+    (
+      "setid.mat",
+      {"trnid": [[19]], "valid": [[1]], "tstid": [[2]]},
+      "it has 19, expected at most 18",
+    ),
+  ],
+)
+def test_flower102_names_a_list_that_cannot_be(source, data_dir, name, changes, reason):
+  archives.flower102(source)
+  scipy.io.savemat(source / name, changes)
+  with pytest.raises(ValueError, match=rf"{name} is damaged \({reason}"):
+    data.prepare("flower102", source, data_dir)
+
+
+def test_a_list_in_another_encoding_is_named(source, data_dir):
+  archives.mit67(source)
+  (source / "TestImages.txt").write_bytes(b"caf\xe9/a.jpg")
+  with pytest.raises(ValueError, match=r"TestImages.txt is damaged \('utf-8' codec"):
+    data.prepare("mit67", source, data_dir)

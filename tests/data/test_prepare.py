@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from pnjax import data
+from pnjax.data import _builder
 from pnjax.data import _layouts
 from pnjax.data import _prepare
 from tests.data import archives
@@ -125,15 +126,17 @@ data.prepare("folder", {str(source)!r}, {str(data_dir)!r})
   assert len(data.open_split("folder", "all", data_dir)) == 10
 
 
-def test_another_process_may_finish_first(source, data_dir, monkeypatch):
-  download_and_prepare = _prepare.Builder.download_and_prepare
+def test_another_machine_may_finish_first(source, data_dir, monkeypatch):
+  """The lock is that of this machine."""
+  download_and_prepare = _builder.Builder.download_and_prepare
 
   def lose(builder):
     monkeypatch.undo()
-    data.prepare("folder", source, data_dir)
+    other = data.prepare("folder", source, data_dir.with_name("other"))
+    other.rename(_prepare.prepared_folder("folder", data_dir))
     download_and_prepare(builder)
 
-  monkeypatch.setattr(_prepare.Builder, "download_and_prepare", lose)
+  monkeypatch.setattr(_builder.Builder, "download_and_prepare", lose)
   folder = data.prepare("folder", source, data_dir)
   assert len(data.open_split("folder", "all", data_dir)) == 10
   assert [path.name for path in data_dir.iterdir()] == [folder.parents[1].name]

@@ -1,4 +1,6 @@
+import errno
 import hashlib
+import json
 import pickle
 import shutil
 import subprocess
@@ -10,6 +12,7 @@ import pytest
 from pnjax import config as config_lib
 from pnjax import data
 from pnjax.data import _tfds
+from pnjax.data import _tfds_index
 from tests.data import other_datasets
 
 
@@ -88,7 +91,7 @@ def test_the_latest_version_is_opened(prepared, tmp_path):
 def test_the_index_is_made_once(prepared, cache, monkeypatch):
   first = data.open_split("shades", "train", prepared)
   assert len(list((cache / "datasets").iterdir())) == 1
-  monkeypatch.setattr(_tfds, "_make_index", None)
+  monkeypatch.setattr(_tfds_index, "_make_index", None)
   assert data.open_split("shades", "train", prepared).fingerprint == first.fingerprint
 
 
@@ -161,14 +164,13 @@ def test_images_without_labels_are_refused(prepared):
 
 
 @pytest.mark.parametrize(
-  ("pattern", "error"),
-  [("*.array_record*", OSError), ("dataset_info.json", ValueError)],
+  "pattern", ["*.array_record*", "dataset_info.json", "features.json"]
 )
-def test_a_damaged_dataset_is_reported(prepared, tmp_path, pattern, error):
+def test_a_damaged_dataset_is_reported(prepared, tmp_path, pattern):
   shutil.copytree(prepared / "shades", tmp_path / "data/shades")
   for path in (tmp_path / "data/shades/1.2.0").glob(pattern):
     path.write_bytes(path.read_bytes()[:100])
-  with pytest.raises(error, match="is damaged"):
+  with pytest.raises(OSError, match=r"is damaged \(.*; delete it and prepare shades"):
     data.open_split("shades", "train", tmp_path / "data")
 
 
@@ -181,3 +183,127 @@ next(iter(data.train_batches(split, batch_size=2, image_size=8, seed=0)))
 assert "tensorflow" not in sys.modules
 """
   subprocess.run([sys.executable, "-W", "error", "-c", script], check=True)
+
+
+@pytest.mark.parametrize(
+  "content", [b"", b"PK\3\4 damaged", b"half"], ids=["empty", "changed", "half"]
+)
+def test_a_damaged_index_is_made_again(prepared, cache, caplog, content):
+  expected = data.open_split("shades", "train", prepared).fingerprint
+  (path,) = (cache / "datasets").iterdir()
+  intact = path.read_bytes()
+  path.write_bytes(intact[: len(intact) // 2] if content == b"half" else content)
+  assert data.open_split("shades", "train", prepared).fingerprint == expected
+  assert f"{path} is damaged (" in caplog.text
+  assert path.read_bytes() == intact
+
+
+@pytest.mark.parametrize(
+  "arrays",
+  [
+    {"labels": np.zeros(12, np.int32)},
+    {"labels": np.zeros(11, np.int32), "digests": np.zeros(11, "U64")},
+    {"labels": np.zeros(12), "digests": np.zeros(12, "U64")},
+    {"labels": np.zeros(12, np.int32), "digests": np.zeros(12, np.int32)},
+    {"labels": np.array([{}] * 12), "digests": np.zeros(12, "U64")},
+  ],
+  ids=["digests missing", "too few", "fractions", "numbers", "pickles"],
+)
+def test_an_index_of_something_else_is_made_again(prepared, cache, arrays):
+  expected = data.open_split("shades", "train", prepared).fingerprint
+  (path,) = (cache / "datasets").iterdir()
+  np.savez(path, **arrays)
+  assert data.open_split("shades", "train", prepared).fingerprint == expected
+
+
+def test_without_a_cache_the_index_is_made_each_time(
+  prepared, tmp_path, monkeypatch, caplog
+):
+  (tmp_path / "file").write_text("not a folder")
+  monkeypatch.setenv("PNJAX_CACHE", str(tmp_path / "file"))
+  assert len(data.open_split("shades", "train", prepared)) == 12
+  assert "cannot be kept ([Errno 20] Not a directory" in caplog.text
+
+
+def test_a_full_cache_keeps_no_half_an_index(prepared, cache, monkeypatch, caplog):
+  def fill(path, **arrays):
+    path.write_bytes(b"half")
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+  monkeypatch.setattr(np, "savez", fill)
+  assert len(data.open_split("shades", "train", prepared)) == 12
+  assert "cannot be kept ([Errno 28] No space left" in caplog.text
+  assert list((cache / "datasets").iterdir()) == []
+
+
+def test_a_changed_record_is_refused(prepared, tmp_path):
+  folder = shutil.copytree(prepared / "shades/1.2.0", tmp_path / "shades/1.2.0")
+  (path,) = folder.glob("*train.array_record*")
+  content = bytearray(path.read_bytes())
+  for i in range(1000, 1100):
+    content[i] ^= 0xFF
+  path.write_bytes(content)
+  with pytest.raises(OSError, match=r"1.2.0 is damaged \(.*delete it and prepare sha"):
+    data.open_split("shades", "train", tmp_path)
+
+
+def test_a_missing_record_file_is_refused(prepared, tmp_path):
+  folder = shutil.copytree(prepared / "shades/1.2.0", tmp_path / "shades/1.2.0")
+  (path,) = folder.glob("*train.array_record*")
+  path.unlink()
+  with pytest.raises(OSError, match=r"1.2.0 is damaged \(.*No such file"):
+    data.open_split("shades", "train", tmp_path)
+
+
+def test_a_folder_without_a_version_is_refused(prepared, tmp_path):
+  shutil.copytree(prepared / "shades/1.2.0", tmp_path / "shades")
+  with pytest.raises(FileNotFoundError, match="`tfds build shades --file_format"):
+    data.open_split("shades", "train", tmp_path)
+
+
+def test_an_empty_version_is_refused(tmp_path):
+  (tmp_path / "shades/1.2.0").mkdir(parents=True)
+  with pytest.raises(OSError, match=r"1.2.0 is damaged \(.*No such file.*dataset_info"):
+    data.open_split("shades", "train", tmp_path)
+
+
+def test_a_damaged_list_of_configs_is_refused(prepared, tmp_path):
+  shutil.copytree(prepared / "variants", tmp_path / "variants")
+  (tmp_path / "variants/.config/metadata.json").write_text("{")
+  with pytest.raises(OSError, match=r"variants/.config is damaged \(Expecting"):
+    data.open_split("variants", "train", tmp_path)
+  assert len(data.open_split("variants/small", "train", tmp_path)) == 12
+
+
+def change_info(prepared, tmp_path, change):
+  folder = shutil.copytree(prepared / "shades/1.2.0", tmp_path / "shades/1.2.0")
+  info = json.loads((folder / "dataset_info.json").read_text())
+  change(info)
+  (folder / "dataset_info.json").write_text(json.dumps(info))
+
+
+@pytest.mark.parametrize("splits", [[], None])
+def test_a_dataset_without_splits_is_refused(prepared, tmp_path, splits):
+  change_info(prepared, tmp_path, lambda info: info.update(splits=splits))
+  with pytest.raises(ValueError, match=r"shades in .* has no images, expected some"):
+    data.open_split("shades", "train", tmp_path)
+
+
+def test_a_split_without_images_is_refused(prepared, tmp_path):
+  def empty(info):
+    for split in info["splits"]:
+      split["shardLengths"], split["numBytes"] = [], "0"
+
+  change_info(prepared, tmp_path, empty)
+  with pytest.raises(ValueError, match=r"shades in .* has no images, expected some"):
+    data.open_split("shades", "train", tmp_path)
+
+
+def test_more_records_than_there_are_is_refused(prepared, tmp_path):
+  change_info(
+    prepared,
+    tmp_path,
+    lambda info: [split.update(shardLengths=["99"]) for split in info["splits"]],
+  )
+  with pytest.raises(OSError, match=r"1.2.0 is damaged \("):
+    data.open_split("shades", "train", tmp_path)

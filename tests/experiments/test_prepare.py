@@ -1,6 +1,7 @@
 import pathlib
 import runpy
 import shutil
+import subprocess
 import sys
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from experiments import prepare
 from pnjax import data
 from pnjax.data import _downloads
+from tests import small_runs
 from tests.data import archives
 
 
@@ -92,3 +94,51 @@ def test_it_is_a_command(tmp_path, monkeypatch, capsys):
   folder = pathlib.Path(capsys.readouterr().out.strip())
   assert folder.is_relative_to(tmp_path / "data")
   assert len(data.open_split("folder", "all", tmp_path / "data")) == 10
+
+
+def test_damaged_records_are_prepared_again(tmp_path, capsys):
+  archives.folder(tmp_path / "source")
+  source = f"--source={tmp_path / 'source'}"
+  assert run(tmp_path, "folder", source) == 0
+  folder = pathlib.Path(capsys.readouterr().out.strip())
+  next(folder.glob("*train.array_record*")).unlink()
+  assert run(tmp_path, "folder", source) == 0
+  captured = capsys.readouterr()
+  first, last = captured.out.splitlines()
+  assert first.startswith(f"{folder} is damaged (")
+  assert first.endswith("so it is prepared again.")
+  assert last == str(folder)
+  assert captured.err == ""
+  assert len(list(data.open_split("folder", "all", tmp_path / "data"))) == 10
+
+
+def test_copies_are_reported(tmp_path, capsys):
+  archives.folder(tmp_path / "source/train")
+  archives.folder(tmp_path / "source/test", per_class=1)
+  assert run(tmp_path, "folder", f"--source={tmp_path / 'source'}") == 0
+  expected = "2 images of test are also in train, such as ant/0.jpg (ant) and ant/0.jpg"
+  assert expected in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_training_on_damaged_records_ends_with_one_line(tmp_path):
+  config = small_runs.make_config(small_runs.prepare(tmp_path))
+  small_runs.write_config(config, tmp_path / "config.py")
+  (path,) = (tmp_path / "prepared").rglob("*train.array_record*")
+  content = bytearray(path.read_bytes())
+  content[9000:9100] = bytes(100)
+  path.write_bytes(content)
+  process = subprocess.run(
+    [
+      *(sys.executable, "-m", "experiments.main"),
+      f"--config={tmp_path / 'config.py'}",
+      f"--workdir={tmp_path / 'run'}",
+    ],
+    cwd=small_runs.ROOT,
+    capture_output=True,
+    text=True,
+  )
+  assert process.returncode == 1
+  (line,) = process.stderr.splitlines()
+  assert line.startswith(f"error: {path.parent} is damaged (")
+  assert line.endswith("; delete it and prepare folder again.")
