@@ -5,16 +5,21 @@ from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+import functools
 import os
 import re
 import shlex
 import sys
+import traceback
 from typing import Any
 
 from absl import app
 from absl import flags
+from absl import logging
 import ml_collections
 from ml_collections import config_flags
+
+_Main = Callable[..., int]
 
 # Flags that are defined here belong to the command that calls this module.
 flags.disclaim_key_flags()
@@ -55,24 +60,79 @@ def run_plain(main: Callable[[], int]) -> None:
   sys.exit(_interruptible(main))
 
 
-def known_errors() -> tuple[type[Exception], ...]:
-  """Return the errors of training that are reported in one line."""
+def reports_errors(keep_lines: bool = False) -> Callable[[_Main], _Main]:
+  """Decorate a command, so that it reports mistakes and faults in one line.
+
+  The command returns the exit status 1 then. `--verbosity=1` adds the traceback. Other
+  errors are bugs, and keep their tracebacks.
+
+  Args:
+    keep_lines: Whether the message may have several lines.
+  """
+
+  def decorate(main: _Main) -> _Main:
+    @functools.wraps(main)
+    def reporting(*args: Any) -> int:
+      try:
+        return main(*args)
+      except Exception as error:
+        if isinstance(error, BrokenPipeError) or not _is_known(error):
+          raise
+        if logging.get_verbosity() >= logging.DEBUG:
+          traceback.print_exc()
+        return fail(error, keep_lines)
+
+    return reporting
+
+  return decorate
+
+
+def _is_known(error: Exception) -> bool:
+  if isinstance(error, (ImportError, MemoryError, OSError, ValueError)):
+    return True
+  # Imported here, so that other errors do not wait for it.
+  import jax
+
   from pnjax import pretrained
   from pnjax import train
 
-  return (
-    ImportError,
-    OSError,
-    ValueError,
-    pretrained.UnavailableError,
-    train.NonFiniteLossError,
+  return isinstance(
+    error,
+    (
+      jax.errors.JaxRuntimeError,
+      pretrained.UnavailableError,
+      train.NonFiniteLossError,
+    ),
   )
 
 
-def fail(error: Exception | str) -> int:
-  """Print an error in one line, and return the exit status."""
-  print("error:", " ".join(str(error).split()), file=sys.stderr)
+def fail(error: Exception | str, keep_lines: bool = False) -> int:
+  """Print an error, and return the exit status.
+
+  Args:
+    error: What went wrong.
+    keep_lines: Whether to print all lines as they are, instead of one.
+  """
+  text = _out_of_memory(error) or str(error)
+  print("error:", text if keep_lines else " ".join(text.split()), file=sys.stderr)
   return 1
+
+
+def _out_of_memory(error: Exception | str) -> str | None:
+  """Return what to do if memory ran out, and None for other errors."""
+  text = str(error)
+  if not isinstance(error, MemoryError) and "RESOURCE_EXHAUSTED" not in text:
+    return None
+  # The words of XLA and of NumPy.
+  found = re.search(r"allocat\w+ ([\d.]+) ?(\w+)", text)
+  size, unit = found.groups() if found else ("", "")
+  if unit == "bytes":
+    size, unit = f"{float(size) / 1e9:.3g}", "GB"
+  return (
+    f"memory ran out{f' when {size} {unit} were asked for' if found else ''}. In "
+    "training, a smaller train.batch_size or dataset.image_size, a larger "
+    "train.num_microbatches, or backbone.remat=True needs less."
+  )
 
 
 def command_line(module: str, changes: Mapping[str, str | None] | None = None) -> str:
@@ -120,6 +180,16 @@ def add_classifier(parser: argparse.ArgumentParser) -> None:
   )
 
 
+def add_verbosity(parser: argparse.ArgumentParser) -> None:
+  """Add `--verbosity`, which the other commands have from absl."""
+  parser.add_argument(
+    "--verbosity",
+    type=int,
+    default=logging.ERROR,
+    help="1 for log messages, and the traceback of an error",
+  )
+
+
 def _interruptible(main: Callable[[], int]) -> int:
   try:
     status = main()
@@ -134,12 +204,19 @@ def _interruptible(main: Callable[[], int]) -> int:
 
 
 def _parse(argv: Sequence[str], required: Sequence[str]) -> list[str]:
+  verbosity = [arg for arg in argv if re.match("--?verbosity=", arg)]
   try:
+    if verbosity:  # First, since it is about the errors of other flags as well.
+      flags.FLAGS([argv[0], *verbosity])
     rest = flags.FLAGS(argv)
   except SystemExit:  # --help, for which absl returns 1.
     sys.exit(0)
   except flags.Error as error:
+    if logging.get_verbosity() >= logging.DEBUG:
+      traceback.print_exc()
     sys.exit(fail(error))
+  if not flags.FLAGS["verbosity"].present:
+    logging.set_verbosity(logging.WARNING)
   missing = [f"--{name}" for name in required if flags.FLAGS[name].value is None]
   if missing:
     sys.exit(fail(f"{' and '.join(missing)} must be given; --help shows an example."))

@@ -8,7 +8,6 @@ continues when the same command is given again.
 """
 
 from absl import flags
-from absl import logging
 
 from experiments import cli
 
@@ -23,6 +22,7 @@ _NUM_HOSTS = flags.DEFINE_integer("num_hosts", None, "Number of hosts.")
 _HOST = flags.DEFINE_integer("host", None, "Index of this host, from 0.")
 
 
+@cli.reports_errors()
 def main() -> int:
   """Run the command; return its exit status."""
   # Imported here, so that --help and a mistyped flag are answered at once.
@@ -31,15 +31,9 @@ def main() -> int:
   from pnjax import train
 
   config, workdir = _CONFIG.value, _WORKDIR.value
-  if not flags.FLAGS["verbosity"].present:
-    logging.set_verbosity(logging.WARNING)
   runtime.keep_freed_memory()
-  try:
-    runtime.connect_hosts(_COORDINATOR.value, _NUM_HOSTS.value, _HOST.value)
-    result = train.train_and_evaluate(config, workdir)
-  except cli.known_errors() as error:
-    logging.debug("Traceback:", exc_info=True)
-    return cli.fail(error)
+  runtime.connect_hosts(_COORDINATOR.value, _NUM_HOSTS.value, _HOST.value)
+  result = train.train_and_evaluate(config, workdir)
   status = cli.INTERRUPTED if result is None else 0
   if not runtime.Devices().is_first:
     return status
