@@ -19,6 +19,8 @@ from absl import logging
 import ml_collections
 from ml_collections import config_flags
 
+from experiments import config_files
+
 _Main = Callable[..., int]
 
 # Flags that are defined here belong to the command that calls this module.
@@ -38,7 +40,7 @@ def define_config() -> flags.FlagHolder[ml_collections.ConfigDict]:
     "--config.GROUP.FIELD=VALUE sets a field.",
   )
   flag = flags.FLAGS["config"]
-  flag.parser = _ConfigParser(flag.parser)
+  flag.parser = _ConfigParser()
   flag.default_as_str = None  # Help would show 'None'.
   return holder
 
@@ -214,37 +216,51 @@ def _parse(argv: Sequence[str], required: Sequence[str]) -> list[str]:
   except flags.Error as error:
     if logging.get_verbosity() >= logging.DEBUG:
       traceback.print_exc()
-    sys.exit(fail(error))
+    sys.exit(fail(_explain_flag(error)))
   if not flags.FLAGS["verbosity"].present:
     logging.set_verbosity(logging.WARNING)
   missing = [f"--{name}" for name in required if flags.FLAGS[name].value is None]
   if missing:
     sys.exit(fail(f"{' and '.join(missing)} must be given; --help shows an example."))
+  for name in ("workdir", "cache"):
+    if name in flags.FLAGS and flags.FLAGS[name].value == "":
+      sys.exit(fail(f"--{name} is empty, expected a folder."))
   if rest[1:]:
     sys.exit(fail(f"got {' '.join(rest[1:])!r} besides flags, expected flags only."))
   return rest
 
 
-class _ConfigParser(flags.ArgumentParser):
-  """Reports in one line what is wrong with a config."""
+# Values in words, by the type of a flag.
+_EXPECTED = {"int": "a whole number", "float": "a number", "bool": "true or false"}
 
-  def __init__(self, parser: flags.ArgumentParser):
-    self._parser = parser
+
+def _explain_flag(error: flags.Error) -> str:
+  """Return what is wrong with the value of a flag, and what is allowed."""
+  found = re.fullmatch(r"flag --([\w.]+)=(.*?): (.*)", str(error), re.DOTALL)
+  if found is None:
+    return str(error)
+  name, value, message = found.groups()
+  if name == "config":  # The message names the file.
+    return message
+  if name.startswith("config."):
+    from pnjax import config as config_lib
+
+    name = name.removeprefix("config.")
+    expected = config_lib.allowed_values(name)
+  else:
+    expected, name = _EXPECTED.get(flags.FLAGS[name].flag_type(), ""), f"--{name}"
+  return f"{name} is {value!r}, expected {expected}." if expected else str(error)
+
+
+class _ConfigParser(flags.ArgumentParser):
+  """Reads a config file, and reports in one line what is wrong with it."""
 
   def parse(self, path: str) -> ml_collections.ConfigDict:
     """Return the config of a file, after checking the fields to be set."""
-    file = path.split(":")[0]
-    if not os.path.isfile(file):
-      raise ValueError(f"there is no file {file}.")
     from pnjax import config as config_lib
 
-    try:
-      config = self._parser.parse(path)
-    except (AttributeError, ImportError, KeyError, SyntaxError) as error:
-      raise ValueError(_explain(file, error)) from error
-    except (TypeError, ValueError) as error:
-      # The message is a traceback; its context is what the file itself raised.
-      raise ValueError(str(error.__context__)) from error
+    file, *method = path.split(":", 1)
+    config = config_files.read(file)(*method).lock()
     for field in _set_fields(sys.argv):
       config_lib.check_field(config, field)
     return config
@@ -254,20 +270,3 @@ def _set_fields(argv: Sequence[str]) -> Iterator[str]:
   for arg in argv:
     if match := re.match(r"--?(?:no)?config\.([^=]+)", arg):
       yield match[1]
-
-
-def _explain(file: str, error: Exception) -> str:
-  """Return what is wrong with a config file that cannot be executed."""
-  from pnjax import config as config_lib
-
-  # The messages of `ml_collections` about a field that does not exist.
-  found = re.fullmatch(
-    r"""['"]+(?:Key "(\w+)" does not exist.*|(\w+))['"]+""", str(error), re.DOTALL
-  )
-  if not found:
-    if isinstance(error, ImportError) and "default" in str(error):
-      return f"{file} imports the former default config, which is pnjax.config now."
-    return f"{file}: {error}"
-  name = found[1] or found[2]
-  advice = config_lib.explain_former_field(name) or "pnjax/config.py has all fields"
-  return f"{file} uses the field {name!r}, which does not exist: {advice}."
