@@ -53,13 +53,14 @@ def run(main: Callable[[], int], required: Sequence[str] = ()) -> None:
     required: Names of flags that must be given.
   """
   app.run(
-    lambda _: _interruptible(main), flags_parser=lambda argv: _parse(argv, required)
+    lambda _: _interruptible(main, "interrupted; the same command continues."),
+    flags_parser=lambda argv: _parse(argv, required),
   )
 
 
 def run_plain(main: Callable[[], int]) -> None:
   """Do the same for a command that parses its own arguments."""
-  sys.exit(_interruptible(main))
+  sys.exit(_interruptible(main, "interrupted."))
 
 
 def reports_errors(keep_lines: bool = False) -> Callable[[_Main], _Main]:
@@ -192,13 +193,13 @@ def add_verbosity(parser: argparse.ArgumentParser) -> None:
   )
 
 
-def _interruptible(main: Callable[[], int]) -> int:
+def _interruptible(main: Callable[[], int], message: str) -> int:
   try:
     status = main()
     sys.stdout.flush()  # Python would do it at exit, too late to handle an error.
     return status
   except KeyboardInterrupt as error:
-    fail(str(error) or "interrupted.")
+    fail(str(error) or message)
     return INTERRUPTED
   except BrokenPipeError:  # `| head`, for instance, has read enough.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -230,10 +231,6 @@ def _parse(argv: Sequence[str], required: Sequence[str]) -> list[str]:
   return rest
 
 
-# Values in words, by the type of a flag.
-_EXPECTED = {"int": "a whole number", "float": "a number", "bool": "true or false"}
-
-
 def _explain_flag(error: flags.Error) -> str:
   """Return what is wrong with the value of a flag, and what is allowed."""
   found = re.fullmatch(r"flag --([\w.]+)=(.*?): (.*)", str(error), re.DOTALL)
@@ -248,7 +245,8 @@ def _explain_flag(error: flags.Error) -> str:
     name = name.removeprefix("config.")
     expected = config_lib.allowed_values(name)
   else:
-    expected, name = _EXPECTED.get(flags.FLAGS[name].flag_type(), ""), f"--{name}"
+    flag, name = flags.FLAGS[name], f"--{name}"
+    expected = "true or false" if flag.boolean else flag.parser.syntactic_help
   return f"{name} is {value!r}, expected {expected}." if expected else str(error)
 
 

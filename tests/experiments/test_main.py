@@ -3,10 +3,12 @@
 import os
 import subprocess
 import sys
+import types
 
 import numpy as np
 import pytest
 
+from experiments import main
 from experiments.configs import methods
 from tests import small_runs as runs
 
@@ -109,13 +111,33 @@ def test_a_mistyped_method_lists_the_known_ones(tmp_path):
       [f"--config={DEMO}", "--config.optim=3"],
       "optim is '3', expected one of its fields to be set, optim.NAME.",
     ),
-    (["--verbosity=loud"], "--verbosity is 'loud', expected a whole number."),
+    (["--host=first"], "--host is 'first', expected a non-negative integer."),
+    (["--num_hosts=0"], "--num_hosts is '0', expected a positive integer."),
+    (["--verbosity=loud"], "--verbosity is 'loud', expected an integer."),
     (["--wrokdir=x"], "'wrokdir'. Did you mean: workdir"),
     ([f"--config={DEMO}", "--workdir=x", "more"], "got 'more' besides flags"),
   ],
 )
 def test_flags_that_cannot_be_used(args, message):
   assert message in error_of(*args)
+
+
+@pytest.mark.parametrize(
+  ("flags", "message"),
+  [
+    ({"coordinator": "host"}, "--coordinator is 'host', expected address:port"),
+    ({"coordinator": "host:99999"}, "is 'host:99999', expected address:port"),
+    ({"coordinator": "a:1", "host": 1}, "--num_hosts and --host are given together"),
+    ({"num_hosts": 2, "host": 2}, "--host is 2, expected 0 to 1 with --num_hosts=2"),
+  ],
+  ids=["coordinator", "port", "pair", "range"],
+)
+def test_flags_of_hosts_that_would_wait_for_ever(flags, message, monkeypatch):
+  for name in ("coordinator", "num_hosts", "host"):
+    holder = types.SimpleNamespace(value=flags.get(name))
+    monkeypatch.setattr(main, f"_{name.upper()}", holder)
+  with pytest.raises(ValueError, match=message):
+    main._check_hosts()
 
 
 def test_a_mistake_in_a_config_file_is_named_with_its_line(tmp_path):
@@ -131,7 +153,7 @@ def test_verbosity_adds_the_traceback_of_a_config_file(tmp_path):
   path.write_text("def get_config():\n  return 1 / 0\n")
   done = run(f"--config={path}", f"--workdir={tmp_path / 'run'}", "--verbosity=1")
   *lines, last = done.stderr.splitlines()
-  assert lines[0] == "Traceback (most recent call last):"
+  assert "Traceback (most recent call last):" in lines
   assert last == f"error: {path}, line 2: ZeroDivisionError: division by zero"
 
 
