@@ -12,6 +12,7 @@ import shlex
 import sys
 import traceback
 from typing import Any
+import unicodedata
 
 from absl import app
 from absl import flags
@@ -119,6 +120,27 @@ def fail(error: Exception | str, keep_lines: bool = False) -> int:
   text = _out_of_memory(error) or str(error)
   print("error:", text if keep_lines else " ".join(text.split()), file=sys.stderr)
   return 1
+
+
+def printable(text: str) -> str:
+  """Return a name of the user's with control characters as their escapes.
+
+  They could command the terminal, or reverse the direction of what follows.
+
+  Args:
+    text: Name of a class, for instance.
+  """
+  return "".join(
+    c.encode("unicode_escape").decode() if _is_control(c) else c for c in text
+  )
+
+
+def _is_control(character: str) -> bool:
+  # Of the format characters (Cf), some scripts need those that join letters.
+  return unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") or (
+    unicodedata.bidirectional(character)
+    in ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
+  )
 
 
 def _out_of_memory(error: Exception | str) -> str | None:

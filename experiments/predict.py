@@ -100,9 +100,9 @@ def _print(path, probabilities, class_names, top, as_json):
     ]
     print(json.dumps({"file": str(path), "top": classes}), flush=True)
     return
-  print(path)
+  print(cli.printable(str(path)))
   for i in order:
-    print(f"  {probabilities[i]:7.2%}  {class_names[i]}")
+    print(f"  {probabilities[i]:7.2%}  {cli.printable(class_names[i])}")
 
 
 if __name__ == "__main__":

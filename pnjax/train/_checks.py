@@ -5,6 +5,7 @@ import ml_collections
 from pnjax import config as config_lib
 from pnjax import models
 from pnjax import pretrained
+from pnjax.train import _memory
 from pnjax.train import _optimizer
 
 
@@ -47,3 +48,4 @@ def check_config(config: ml_collections.ConfigDict, num_hosts: int) -> None:
       "train.cache_features is True, but backbone.weights is None, expected pretrained "
       "weights: random ones are not worth caching."
     )
+  _memory.check_images(config, num_hosts)

@@ -1,4 +1,5 @@
 import errno
+import sys
 
 from absl import logging
 import jax
@@ -6,6 +7,7 @@ import numpy as np
 import pytest
 
 from experiments import cli
+from experiments import predict
 from pnjax import pretrained
 from pnjax import train
 
@@ -85,3 +87,36 @@ def test_host_memory_that_ran_out_says_what_to_do(capsys):
   assert main() == 1
   line = capsys.readouterr().err
   assert line.startswith("error: memory ran out when 4.00 EiB were asked for. In ")
+
+
+def test_control_characters_cannot_command_the_terminal(capsys):
+  names = ["red\x1b[31m", "\u202egpj.exe", "two\nlines", "क्‍ष", "猫"]
+  predict._print("a.png", np.arange(5)[::-1] / 10, names, 5, False)
+  lines = capsys.readouterr().out.splitlines()
+  assert [line.split()[-1] for line in lines[1:]] == [
+    "red\\x1b[31m",
+    "\\u202egpj.exe",
+    "two\\nlines",
+    *names[3:],  # A joiner of letters is kept.
+  ]
+
+
+@pytest.mark.parametrize(
+  ("run", "message"),
+  [
+    (cli.run_plain, "error: interrupted.\n"),
+    (cli.run, "error: interrupted; the same command continues.\n"),
+  ],
+  ids=["others", "runs-and-tables"],
+)
+def test_an_interrupted_command_says_what_continues_it(
+  run, message, monkeypatch, capsys
+):
+  def main():
+    raise KeyboardInterrupt
+
+  monkeypatch.setattr(cli.app, "run", lambda main, flags_parser: sys.exit(main([])))
+  with pytest.raises(SystemExit) as exit_:
+    run(main)
+  assert exit_.value.code == cli.INTERRUPTED
+  assert capsys.readouterr().err == message
