@@ -5,16 +5,24 @@ from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+import functools
 import os
 import re
 import shlex
 import sys
+import traceback
 from typing import Any
+import unicodedata
 
 from absl import app
 from absl import flags
+from absl import logging
 import ml_collections
 from ml_collections import config_flags
+
+from experiments import config_files
+
+_Main = Callable[..., int]
 
 # Flags that are defined here belong to the command that calls this module.
 flags.disclaim_key_flags()
@@ -33,7 +41,7 @@ def define_config() -> flags.FlagHolder[ml_collections.ConfigDict]:
     "--config.GROUP.FIELD=VALUE sets a field.",
   )
   flag = flags.FLAGS["config"]
-  flag.parser = _ConfigParser(flag.parser)
+  flag.parser = _ConfigParser()
   flag.default_as_str = None  # Help would show 'None'.
   return holder
 
@@ -46,33 +54,110 @@ def run(main: Callable[[], int], required: Sequence[str] = ()) -> None:
     required: Names of flags that must be given.
   """
   app.run(
-    lambda _: _interruptible(main), flags_parser=lambda argv: _parse(argv, required)
+    lambda _: _interruptible(main, "interrupted; the same command continues."),
+    flags_parser=lambda argv: _parse(argv, required),
   )
 
 
 def run_plain(main: Callable[[], int]) -> None:
   """Do the same for a command that parses its own arguments."""
-  sys.exit(_interruptible(main))
+  sys.exit(_interruptible(main, "interrupted."))
 
 
-def known_errors() -> tuple[type[Exception], ...]:
-  """Return the errors of training that are reported in one line."""
+def reports_errors(keep_lines: bool = False) -> Callable[[_Main], _Main]:
+  """Decorate a command, so that it reports mistakes and faults in one line.
+
+  The command returns the exit status 1 then. `--verbosity=1` adds the traceback. Other
+  errors are bugs, and keep their tracebacks.
+
+  Args:
+    keep_lines: Whether the message may have several lines.
+  """
+
+  def decorate(main: _Main) -> _Main:
+    @functools.wraps(main)
+    def reporting(*args: Any) -> int:
+      try:
+        return main(*args)
+      except Exception as error:
+        if isinstance(error, BrokenPipeError) or not _is_known(error):
+          raise
+        if logging.get_verbosity() >= logging.DEBUG:
+          traceback.print_exc()
+        return fail(error, keep_lines)
+
+    return reporting
+
+  return decorate
+
+
+def _is_known(error: Exception) -> bool:
+  if isinstance(error, (ImportError, MemoryError, OSError, ValueError)):
+    return True
+  # Imported here, so that other errors do not wait for it.
+  import jax
+
   from pnjax import pretrained
   from pnjax import train
 
-  return (
-    ImportError,
-    OSError,
-    ValueError,
-    pretrained.UnavailableError,
-    train.NonFiniteLossError,
+  return isinstance(
+    error,
+    (
+      jax.errors.JaxRuntimeError,
+      pretrained.UnavailableError,
+      train.NonFiniteLossError,
+    ),
   )
 
 
-def fail(error: Exception | str) -> int:
-  """Print an error in one line, and return the exit status."""
-  print("error:", " ".join(str(error).split()), file=sys.stderr)
+def fail(error: Exception | str, keep_lines: bool = False) -> int:
+  """Print an error, and return the exit status.
+
+  Args:
+    error: What went wrong.
+    keep_lines: Whether to print all lines as they are, instead of one.
+  """
+  text = _out_of_memory(error) or str(error)
+  print("error:", text if keep_lines else " ".join(text.split()), file=sys.stderr)
   return 1
+
+
+def printable(text: str) -> str:
+  """Return a name of the user's with control characters as their escapes.
+
+  They could command the terminal, or reverse the direction of what follows.
+
+  Args:
+    text: Name of a class, for instance.
+  """
+  return "".join(
+    c.encode("unicode_escape").decode() if _is_control(c) else c for c in text
+  )
+
+
+def _is_control(character: str) -> bool:
+  # Of the format characters (Cf), some scripts need those that join letters.
+  return unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") or (
+    unicodedata.bidirectional(character)
+    in ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
+  )
+
+
+def _out_of_memory(error: Exception | str) -> str | None:
+  """Return what to do if memory ran out, and None for other errors."""
+  text = str(error)
+  if not isinstance(error, MemoryError) and "RESOURCE_EXHAUSTED" not in text:
+    return None
+  # The words of XLA and of NumPy.
+  found = re.search(r"allocat\w+ ([\d.]+) ?(\w+)", text)
+  size, unit = found.groups() if found else ("", "")
+  if unit == "bytes":
+    size, unit = f"{float(size) / 1e9:.3g}", "GB"
+  return (
+    f"memory ran out{f' when {size} {unit} were asked for' if found else ''}. In "
+    "training, a smaller train.batch_size or dataset.image_size, a larger "
+    "train.num_microbatches, or backbone.remat=True needs less."
+  )
 
 
 def command_line(module: str, changes: Mapping[str, str | None] | None = None) -> str:
@@ -120,13 +205,23 @@ def add_classifier(parser: argparse.ArgumentParser) -> None:
   )
 
 
-def _interruptible(main: Callable[[], int]) -> int:
+def add_verbosity(parser: argparse.ArgumentParser) -> None:
+  """Add `--verbosity`, which the other commands have from absl."""
+  parser.add_argument(
+    "--verbosity",
+    type=int,
+    default=logging.ERROR,
+    help="1 for log messages, and the traceback of an error",
+  )
+
+
+def _interruptible(main: Callable[[], int], message: str) -> int:
   try:
     status = main()
     sys.stdout.flush()  # Python would do it at exit, too late to handle an error.
     return status
   except KeyboardInterrupt as error:
-    fail(str(error) or "interrupted.")
+    fail(str(error) or message)
     return INTERRUPTED
   except BrokenPipeError:  # `| head`, for instance, has read enough.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -134,40 +229,58 @@ def _interruptible(main: Callable[[], int]) -> int:
 
 
 def _parse(argv: Sequence[str], required: Sequence[str]) -> list[str]:
+  verbosity = [arg for arg in argv if re.match("--?verbosity=", arg)]
   try:
+    if verbosity:  # First, since it is about the errors of other flags as well.
+      flags.FLAGS([argv[0], *verbosity])
     rest = flags.FLAGS(argv)
   except SystemExit:  # --help, for which absl returns 1.
     sys.exit(0)
   except flags.Error as error:
-    sys.exit(fail(error))
+    if logging.get_verbosity() >= logging.DEBUG:
+      traceback.print_exc()
+    sys.exit(fail(_explain_flag(error)))
+  if not flags.FLAGS["verbosity"].present:
+    logging.set_verbosity(logging.WARNING)
   missing = [f"--{name}" for name in required if flags.FLAGS[name].value is None]
   if missing:
     sys.exit(fail(f"{' and '.join(missing)} must be given; --help shows an example."))
+  for name in ("workdir", "cache"):
+    if name in flags.FLAGS and flags.FLAGS[name].value == "":
+      sys.exit(fail(f"--{name} is empty, expected a folder."))
   if rest[1:]:
     sys.exit(fail(f"got {' '.join(rest[1:])!r} besides flags, expected flags only."))
   return rest
 
 
-class _ConfigParser(flags.ArgumentParser):
-  """Reports in one line what is wrong with a config."""
+def _explain_flag(error: flags.Error) -> str:
+  """Return what is wrong with the value of a flag, and what is allowed."""
+  found = re.fullmatch(r"flag --([\w.]+)=(.*?): (.*)", str(error), re.DOTALL)
+  if found is None:
+    return str(error)
+  name, value, message = found.groups()
+  if name == "config":  # The message names the file.
+    return message
+  if name.startswith("config."):
+    from pnjax import config as config_lib
 
-  def __init__(self, parser: flags.ArgumentParser):
-    self._parser = parser
+    name = name.removeprefix("config.")
+    expected = config_lib.allowed_values(name)
+  else:
+    flag, name = flags.FLAGS[name], f"--{name}"
+    expected = "true or false" if flag.boolean else flag.parser.syntactic_help
+  return f"{name} is {value!r}, expected {expected}." if expected else str(error)
+
+
+class _ConfigParser(flags.ArgumentParser):
+  """Reads a config file, and reports in one line what is wrong with it."""
 
   def parse(self, path: str) -> ml_collections.ConfigDict:
     """Return the config of a file, after checking the fields to be set."""
-    file = path.split(":")[0]
-    if not os.path.isfile(file):
-      raise ValueError(f"there is no file {file}.")
     from pnjax import config as config_lib
 
-    try:
-      config = self._parser.parse(path)
-    except (AttributeError, ImportError, KeyError, SyntaxError) as error:
-      raise ValueError(_explain(file, error)) from error
-    except (TypeError, ValueError) as error:
-      # The message is a traceback; its context is what the file itself raised.
-      raise ValueError(str(error.__context__)) from error
+    file, *method = path.split(":", 1)
+    config = config_files.read(file)(*method).lock()
     for field in _set_fields(sys.argv):
       config_lib.check_field(config, field)
     return config
@@ -177,20 +290,3 @@ def _set_fields(argv: Sequence[str]) -> Iterator[str]:
   for arg in argv:
     if match := re.match(r"--?(?:no)?config\.([^=]+)", arg):
       yield match[1]
-
-
-def _explain(file: str, error: Exception) -> str:
-  """Return what is wrong with a config file that cannot be executed."""
-  from pnjax import config as config_lib
-
-  # The messages of `ml_collections` about a field that does not exist.
-  found = re.fullmatch(
-    r"""['"]+(?:Key "(\w+)" does not exist.*|(\w+))['"]+""", str(error), re.DOTALL
-  )
-  if not found:
-    if isinstance(error, ImportError) and "default" in str(error):
-      return f"{file} imports the former default config, which is pnjax.config now."
-    return f"{file}: {error}"
-  name = found[1] or found[2]
-  advice = config_lib.explain_former_field(name) or "pnjax/config.py has all fields"
-  return f"{file} uses the field {name!r}, which does not exist: {advice}."

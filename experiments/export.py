@@ -18,6 +18,7 @@ import numpy as np
 from experiments import cli
 
 
+@cli.reports_errors()
 def main(argv: Sequence[str] | None = None) -> int:
   """Run the command; return its exit status."""
   args = _parse(argv)
@@ -26,17 +27,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
   from pnjax import runs
 
-  logging.set_verbosity(logging.ERROR)
-  try:
-    folder = runs.export(args.workdir, args.output, args.classifier)
-    files = ", ".join(
-      f"{path.name} {path.stat().st_size / 1e6:.2f} MB"
-      for path in sorted(folder.iterdir())
-    )
-    print(f"{folder}: {files}")
-    print(f"first call: {_seconds_of_first_call(folder):.1f} s, with compilation")
-  except (OSError, ValueError) as error:
-    return cli.fail(error)
+  logging.set_verbosity(args.verbosity)
+  folder = runs.export(args.workdir, args.output, args.classifier)
+  files = ", ".join(
+    f"{path.name} {path.stat().st_size / 1e6:.2f} MB"
+    for path in sorted(folder.iterdir())
+  )
+  print(f"{folder}: {files}")
+  print(f"first call: {_seconds_of_first_call(folder):.1f} s, with compilation")
   return 0
 
 
@@ -63,6 +61,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     "--output", required=True, type=pathlib.Path, help="folder to write"
   )
   cli.add_classifier(parser)
+  cli.add_verbosity(parser)
   return parser.parse_args(argv)
 
 

@@ -7,8 +7,9 @@ field can be set: `--config.train.num_epochs=5`. A run that was stopped or kille
 continues when the same command is given again.
 """
 
+import re
+
 from absl import flags
-from absl import logging
 
 from experiments import cli
 
@@ -19,10 +20,11 @@ _COORDINATOR = flags.DEFINE_string(
   None,
   "With several hosts: address:port of host 0, or auto on a cluster that JAX knows.",
 )
-_NUM_HOSTS = flags.DEFINE_integer("num_hosts", None, "Number of hosts.")
-_HOST = flags.DEFINE_integer("host", None, "Index of this host, from 0.")
+_NUM_HOSTS = flags.DEFINE_integer("num_hosts", None, "Number of hosts.", lower_bound=1)
+_HOST = flags.DEFINE_integer("host", None, "Index of this host, from 0.", lower_bound=0)
 
 
+@cli.reports_errors()
 def main() -> int:
   """Run the command; return its exit status."""
   # Imported here, so that --help and a mistyped flag are answered at once.
@@ -31,15 +33,10 @@ def main() -> int:
   from pnjax import train
 
   config, workdir = _CONFIG.value, _WORKDIR.value
-  if not flags.FLAGS["verbosity"].present:
-    logging.set_verbosity(logging.WARNING)
+  _check_hosts()
   runtime.keep_freed_memory()
-  try:
-    runtime.connect_hosts(_COORDINATOR.value, _NUM_HOSTS.value, _HOST.value)
-    result = train.train_and_evaluate(config, workdir)
-  except cli.known_errors() as error:
-    logging.debug("Traceback:", exc_info=True)
-    return cli.fail(error)
+  runtime.connect_hosts(_COORDINATOR.value, _NUM_HOSTS.value, _HOST.value)
+  result = train.train_and_evaluate(config, workdir)
   status = cli.INTERRUPTED if result is None else 0
   if not runtime.Devices().is_first:
     return status
@@ -49,6 +46,24 @@ def main() -> int:
   runs.draw_curves(workdir)
   print(f"{cli.describe_result(result)}\neverything is in {workdir}")
   return status
+
+
+def _check_hosts() -> None:
+  """Raise ValueError for flags that would wait for hosts that never come."""
+  coordinator, count, host = _COORDINATOR.value, _NUM_HOSTS.value, _HOST.value
+  if coordinator not in (None, "auto"):
+    port = re.fullmatch(r".+:(\d{1,5})", coordinator)
+    if port is None or not 0 < int(port[1]) < 2**16:
+      raise ValueError(
+        f"--coordinator is {coordinator!r}, expected address:port, such as "
+        "10.0.0.1:1234, or auto."
+      )
+  if (count is None) != (host is None):
+    raise ValueError("--num_hosts and --host are given together, or not at all.")
+  if count is not None and host >= count:
+    raise ValueError(
+      f"--host is {host}, expected 0 to {count - 1} with --num_hosts={count}."
+    )
 
 
 if __name__ == "__main__":

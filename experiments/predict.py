@@ -20,6 +20,7 @@ from experiments import cli
 _CHUNK = 64
 
 
+@cli.reports_errors()
 def main(argv: Sequence[str] | None = None) -> int:
   """Run the command; return its exit status."""
   args = _parse(argv)
@@ -28,12 +29,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
   from pnjax import runs
 
-  logging.set_verbosity(logging.ERROR)
-  try:
-    paths = list(_find_images(args.images))
-    trained = runs.load(args.workdir, args.classifier)
-  except (OSError, ValueError) as error:
-    return cli.fail(error)
+  logging.set_verbosity(args.verbosity)
+  paths = list(_find_images(args.images))
+  trained = runs.load(args.workdir, args.classifier)
   status = 0
   for start in range(0, len(paths), _CHUNK):
     read, broken = _read(paths[start : start + _CHUNK])
@@ -57,6 +55,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
   cli.add_classifier(parser)
   parser.add_argument("--top", type=int, default=5, help="classes to print (5)")
   parser.add_argument("--json", action="store_true", help="JSON lines for programs")
+  cli.add_verbosity(parser)
   args = parser.parse_args(argv)
   if args.top < 1:
     parser.error(f"--top is {args.top}, expected at least 1.")
@@ -101,9 +100,9 @@ def _print(path, probabilities, class_names, top, as_json):
     ]
     print(json.dumps({"file": str(path), "top": classes}), flush=True)
     return
-  print(path)
+  print(cli.printable(str(path)))
   for i in order:
-    print(f"  {probabilities[i]:7.2%}  {class_names[i]}")
+    print(f"  {probabilities[i]:7.2%}  {cli.printable(class_names[i])}")
 
 
 if __name__ == "__main__":

@@ -19,32 +19,31 @@ import logging
 import pathlib
 import sys
 
+from absl import logging as absl_logging
+
 from experiments import cli
 from pnjax import data
 
 
+@cli.reports_errors(keep_lines=True)  # A list of broken images has several.
 def main(argv: Sequence[str] | None = None) -> int:
   """Run the command, and return its exit status."""
   args = _parse(argv)
   # `force`, because TFDS has already configured logging.
   logging.basicConfig(format="%(message)s", stream=sys.stdout, force=True)
   logging.getLogger("pnjax").setLevel(logging.INFO)
-  try:
-    source = args.source
-    if source is None and args.dataset in data.OFFICIAL_ARCHIVES:
-      source = data.fetch_archive(args.dataset, args.downloads)
-    folder = data.prepare(
-      args.dataset,
-      source,
-      args.data_dir,
-      splits=args.splits,
-      overwrite=args.overwrite,
-      progress=True,
-    )
-  except (OSError, ValueError) as error:
-    # Not `cli.fail`, which would join the lines of a list of broken images.
-    print(f"error: {error}", file=sys.stderr)
-    return 1
+  absl_logging.set_verbosity(args.verbosity)
+  source = args.source
+  if source is None and args.dataset in data.OFFICIAL_ARCHIVES:
+    source = data.fetch_archive(args.dataset, args.downloads)
+  folder = data.prepare(
+    args.dataset,
+    source,
+    args.data_dir,
+    splits=args.splits,
+    overwrite=args.overwrite,
+    progress=True,
+  )
   print(folder)
   return 0
 
@@ -78,6 +77,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     help="folder to keep downloaded archives in; default: downloads in $PNJAX_CACHE "
     "or ~/.cache/pnjax",
   )
+  cli.add_verbosity(parser)
   return parser.parse_args(argv)
 
 

@@ -14,6 +14,7 @@ import pathlib
 from experiments import cli
 
 
+@cli.reports_errors()
 def main(argv: Sequence[str] | None = None) -> int:
   """Run the command; return its exit status."""
   args = _parse(argv)
@@ -23,12 +24,9 @@ def main(argv: Sequence[str] | None = None) -> int:
   from pnjax import runtime
   from pnjax import train
 
-  logging.set_verbosity(logging.WARNING)
+  logging.set_verbosity(args.verbosity)
   runtime.keep_freed_memory()
-  try:
-    result = train.refit_run(args.workdir, cache=args.cache)
-  except cli.known_errors() as error:
-    return cli.fail(error)
+  result = train.refit_run(args.workdir, cache=args.cache)
   print(cli.describe_result(result))
   return 0
 
@@ -43,6 +41,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     "--workdir", required=True, type=pathlib.Path, help="folder of the run"
   )
   parser.add_argument("--cache", help="folder of cached features")
+  cli.add_verbosity(parser)
   return parser.parse_args(argv)
 
 

@@ -15,6 +15,7 @@ import pathlib
 from experiments import cli
 
 
+@cli.reports_errors()
 def main(argv: Sequence[str] | None = None) -> int:
   """Run the command; return its exit status."""
   args = _parse(argv)
@@ -23,14 +24,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
   from experiments.reporting import page
 
-  logging.set_verbosity(logging.ERROR)
+  logging.set_verbosity(args.verbosity)
   output = args.output or args.workdir[0] / "report.html"
-  try:
-    if not output.parent.is_dir():
-      raise FileNotFoundError(f"there is no folder {output.parent} for the report.")
-    output.write_text(page.render(args.workdir, args.classifier), encoding="utf-8")
-  except (OSError, ValueError) as error:
-    return cli.fail(error)
+  if not output.parent.is_dir():
+    raise FileNotFoundError(f"there is no folder {output.parent} for the report.")
+  output.write_text(page.render(args.workdir, args.classifier), encoding="utf-8")
   print(output)
   return 0
 
@@ -52,6 +50,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     "--output", type=pathlib.Path, help="file (report.html in the first workdir)"
   )
   cli.add_classifier(parser)
+  cli.add_verbosity(parser)
   return parser.parse_args(argv)
 
 

@@ -18,7 +18,6 @@ Values that are stored are not computed again. Writes `sweep.md`, `sweep.json` a
 """
 
 from absl import flags
-from absl import logging
 
 from experiments import cli
 
@@ -31,28 +30,25 @@ _FINETUNE = flags.DEFINE_bool("finetune", False, "Train as the config says.")
 _CACHE = flags.DEFINE_string("cache", None, "Folder of cached features.")
 
 
+@cli.reports_errors()
 def main() -> int:
   """Run the command; return its exit status."""
   # Imported here, so that --help and a mistyped flag are answered at once.
   from experiments.studies import parameter_sweep
   from pnjax import runtime
 
-  logging.set_verbosity(logging.WARNING)
   runtime.keep_freed_memory()
   workdir = _WORKDIR.value
-  try:
-    sweep = parameter_sweep.run_sweep(
-      _CONFIG.value,
-      workdir,
-      param=_PARAM.value,
-      values=[parameter_sweep.parse_value(text) for text in _VALUES.value if text],
-      num_folds=_FOLDS.value,
-      finetune=_FINETUNE.value,
-      command=cli.command_line("experiments.sweep"),
-      cache=_CACHE.value,
-    )
-  except cli.known_errors() as error:
-    return cli.fail(error)
+  sweep = parameter_sweep.run_sweep(
+    _CONFIG.value,
+    workdir,
+    param=_PARAM.value,
+    values=[parameter_sweep.parse_value(text) for text in _VALUES.value if text],
+    num_folds=_FOLDS.value,
+    finetune=_FINETUNE.value,
+    command=cli.command_line("experiments.sweep"),
+    cache=_CACHE.value,
+  )
   print(
     f"best: {sweep['param']} = {sweep['best']:g}; written to {workdir}/sweep.md, "
     ".json and .png"

@@ -16,7 +16,6 @@ and the table shows them all. Writes `table.md`, `table.json` and `table.png`.
 from collections.abc import Sequence
 
 from absl import flags
-from absl import logging
 from ml_collections import config_flags
 
 from experiments import cli
@@ -43,6 +42,7 @@ _CLASSIFIER = flags.DEFINE_enum(
 _FINETUNE = flags.DEFINE_bool("finetune", False, "Train as the config says as well.")
 
 
+@cli.reports_errors()
 def main() -> int:
   """Run the command; return its exit status."""
   # Imported here, so that --help and a mistyped flag are answered at once.
@@ -51,23 +51,19 @@ def main() -> int:
   from experiments.studies import table_files
   from pnjax import runtime
 
-  logging.set_verbosity(logging.WARNING)
   runtime.keep_freed_memory()
-  try:
-    flag = flags.FLAGS["config"]
-    table = comparison.make_table(
-      method_configs.method_configs(flag),
-      _WORKDIR.value,
-      rows=_ROWS.value,
-      splits=_SPLITS.value,
-      finetune=_FINETUNE.value,
-      classifier=_CLASSIFIER.value,
-      cache=_CACHE.value,
-      overrides=config_flags.get_override_values(flag),
-      command_of=_command,
-    )
-  except cli.known_errors() as error:
-    return cli.fail(error)
+  flag = flags.FLAGS["config"]
+  table = comparison.make_table(
+    method_configs.method_configs(flag),
+    _WORKDIR.value,
+    rows=_ROWS.value,
+    splits=_SPLITS.value,
+    finetune=_FINETUNE.value,
+    classifier=_CLASSIFIER.value,
+    cache=_CACHE.value,
+    overrides=config_flags.get_override_values(flag),
+    command_of=_command,
+  )
   print(f"\n{table_files.markdown(table)}")
   print(f"written to {_WORKDIR.value}/table.md, .json and .png")
   return 0

@@ -16,24 +16,23 @@ Converts weights of your own to safetensors that state their recipe:
 import argparse
 from collections.abc import Sequence
 import pathlib
-import sys
+
+from absl import logging
 
 from experiments import cli
 from pnjax import pretrained
 
 
+@cli.reports_errors()
 def main(argv: Sequence[str] | None = None) -> int:
   """Run the command, and return its exit status."""
   args = _parse(argv)
-  try:
-    if args.command == "fetch":
-      path = pretrained.fetch(args.network, args.source, args.cache)
-    else:
-      path = args.output
-      pretrained.convert(args.input, path, args.recipe)
-  except (OSError, ValueError, ImportError, pretrained.UnavailableError) as error:
-    print(f"error: {error}", file=sys.stderr)
-    return 1
+  logging.set_verbosity(args.verbosity)
+  if args.command == "fetch":
+    path = pretrained.fetch(args.network, args.source, args.cache)
+  else:
+    path = args.output
+    pretrained.convert(args.input, path, args.recipe)
   print(path)
   return 0
 
@@ -65,6 +64,8 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     choices=list(pretrained.RECIPES),
     help="name of the recipe, if the input does not state it",
   )
+  for command in (fetch, convert):
+    cli.add_verbosity(command)
   return parser.parse_args(argv)
 
 

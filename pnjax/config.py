@@ -13,6 +13,8 @@ from flax import traverse_util
 import ml_collections
 from ml_collections import config_dict
 
+from pnjax import _field_values
+
 # Fields and groups that had other names before.
 _RENAMED = {
   "head": "pooling",
@@ -160,6 +162,39 @@ def check_fields(config: ml_collections.ConfigDict) -> None:
     raise ValueError(
       f"the config has no {', '.join(missing)}; start from `pnjax.config.get_config()`."
     )
+
+
+def check_values(config: ml_collections.ConfigDict) -> None:
+  """Raise ValueError if a field has a value of another type, or out of its range."""
+  defaults = traverse_util.flatten_dict(get_config().to_dict(), sep=".")
+  for name, value in traverse_util.flatten_dict(config.to_dict(), sep=".").items():
+    if value is not None or defaults[name] is not None:
+      check_value(name, value)
+
+
+def check_value(field: str, value: Any) -> None:
+  """Raise ValueError if a field does not allow a value.
+
+  Args:
+    field: Path of the field, such as `"train.num_epochs"`.
+    value: The value.
+  """
+  if not _field_values.ALLOWED[field].includes(value):
+    raise ValueError(f"{field} is {value!r}, expected {allowed_values(field)}.")
+
+
+def allowed_values(field: str) -> str:
+  """Return the values that a field allows, in words.
+
+  >>> allowed_values("train.batch_size")
+  'a whole number, 1 or more'
+
+  Args:
+    field: Path of a field, or of a group of them.
+  """
+  if field in _field_values.ALLOWED:
+    return _field_values.ALLOWED[field].words
+  return f"one of its fields to be set, {field}.NAME"
 
 
 def check_field(config: ml_collections.ConfigDict, field: str) -> None:

@@ -18,6 +18,7 @@ import matplotlib.style
 import numpy as np
 from PIL import Image
 
+from experiments import cli
 from pnjax import runs
 
 # A figure of more classes shows only the worst, or no names.
@@ -108,7 +109,7 @@ def class_accuracies(accuracies: Mapping[str, float | None]) -> Figure:
   """Return a bar plot of accuracies, the worst first.
 
   Args:
-    accuracies: Accuracy of each class, None for a class without images.
+    accuracies: Accuracy of each class in their order, None for one without images.
   """
   known = [(name, value) for name, value in accuracies.items() if value is not None]
   shown = sorted(known, key=lambda item: item[1])[:_MAX_NAMES]
@@ -117,7 +118,8 @@ def class_accuracies(accuracies: Mapping[str, float | None]) -> Figure:
     ax = figure.subplots()
     bars = ax.barh(range(len(shown)), [value for _, value in shown], color="C2")
     ax.bar_label(bars, fmt="{:.1%}", padding=3, fontsize="small")
-    ax.set_yticks(range(len(shown)), [_shorten(name) for name, _ in shown])
+    numbers = {name: i for i, name in enumerate(accuracies)}
+    ax.set_yticks(range(len(shown)), [_label(n, numbers[n]) for n, _ in shown])
     ax.tick_params(axis="y", length=0)
     ax.set(xlim=(0, 1.15), xticks=np.linspace(0, 1, 6), xlabel="accuracy")
     ax.xaxis.set_major_formatter(ticker.PercentFormatter(1))
@@ -151,7 +153,7 @@ def confusion_matrix(confusion: np.ndarray, class_names: Sequence[str]) -> Figur
     ax.set(xlabel="predicted class", ylabel="class")
     ax.grid(False)
     if num_classes <= _MAX_NAMES:
-      names = [_shorten(name) for name in class_names]
+      names = [_label(name, i) for i, name in enumerate(class_names)]
       ax.set_xticks(range(num_classes), names, rotation=90, fontsize="small")
       ax.set_yticks(range(num_classes), names, fontsize="small")
       _show_names_as_they_are(ax)
@@ -180,10 +182,27 @@ def spectra(eigenvalues: Mapping[str, np.ndarray]) -> Figure:
   return figure
 
 
-def _shorten(name: str) -> str:
+def can_draw(name: str) -> bool:
+  """Return whether there are fonts for all characters of a name."""
+  fonts = [font_manager.get_font(font_manager.findfont(f)) for f in _families()]
+  return all(
+    c.isspace() or any(font.get_char_index(ord(c)) for font in fonts) for c in name
+  )
+
+
+def _label(name: str, number: int) -> str:
+  """Return the name of a class, or its number if its name would be boxes."""
+  name = cli.printable(name)
+  if not can_draw(name):
+    return f"class {number}"
   if len(name) <= _MAX_NAME_LENGTH:
     return name
   return name[: _MAX_NAME_LENGTH - 1] + "…"
+
+
+def _families() -> list[str]:
+  installed = {font.name for font in font_manager.fontManager.ttflist}
+  return ["DejaVu Sans", *(name for name in _FALLBACK_FONTS if name in installed)]
 
 
 def _show_names_as_they_are(ax) -> None:
@@ -195,11 +214,9 @@ def _show_names_as_they_are(ax) -> None:
 @contextlib.contextmanager
 def _style() -> Iterator[None]:
   """The style of all plots, with class names in the scripts that fonts exist for."""
-  installed = {font.name for font in font_manager.fontManager.ttflist}
-  fallback = [name for name in _FALLBACK_FONTS if name in installed]
   with (
     matplotlib.style.context("pnjax.plots"),
-    matplotlib.rc_context({"font.family": ["DejaVu Sans", *fallback]}),
+    matplotlib.rc_context({"font.family": _families()}),
     warnings.catch_warnings(),
   ):
     # The page also has the names as text, in the fonts of the browser.

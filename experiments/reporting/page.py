@@ -13,6 +13,7 @@ import jinja2
 import ml_collections
 import numpy as np
 
+from experiments import cli
 from experiments.reporting import figures
 from experiments.reporting import side_by_side
 from pnjax import data
@@ -87,7 +88,9 @@ def render(workdirs: Sequence[pathlib.Path], classifier: str | None = None) -> s
 def _names(workdirs: Sequence[pathlib.Path]) -> list[str]:
   """Return the names of folders, or their paths if two names are the same."""
   names = [workdir.resolve().name for workdir in workdirs]
-  return names if len(set(names)) == len(names) else [str(w) for w in workdirs]
+  if len(set(names)) < len(names):
+    names = [str(workdir) for workdir in workdirs]
+  return [cli.printable(name) for name in names]
 
 
 def _read_run(workdir: pathlib.Path, name: str, classifier: str | None) -> _Run:
@@ -171,7 +174,9 @@ def _describe(run: _Run) -> dict[str, Any]:
     "name": run.name,
     "classifier": run.classifier,
     "accuracies": figures.inline_figure(
-      figures.class_accuracies(run.metrics["per_class"])
+      figures.class_accuracies(
+        {name: run.metrics["per_class"][name] for name in run.class_names}
+      )
     ),
     "per_class": _classes(run, confusion),
     "confusion": figures.inline_figure(
@@ -214,10 +219,17 @@ def _open_images(run: _Run) -> data.Split | None:
 
 
 def _classes(run: _Run, confusion: np.ndarray) -> list[tuple[str, int, float | None]]:
-  """Return the name, number of images and accuracy of every class."""
+  """Return the name, number of images and accuracy of every class.
+
+  The names that figures cannot draw have the number that stands for them there.
+  """
   counts = confusion.sum(axis=1).tolist()
   accuracies = [run.metrics["per_class"][name] for name in run.class_names]
-  return list(zip(run.class_names, counts, accuracies, strict=True))
+  names = [
+    name if figures.can_draw(name) else f"{name} (class {number})"
+    for number, name in enumerate(map(cli.printable, run.class_names))
+  ]
+  return list(zip(names, counts, accuracies, strict=True))
 
 
 def _confused_pairs(
@@ -232,8 +244,8 @@ def _confused_pairs(
     members = (run.labels == label) & (run.predictions == predicted)
     shown = np.flatnonzero(members)[:_THUMBNAILS_PER_PAIR]
     yield {
-      "label": run.class_names[label],
-      "predicted": run.class_names[predicted],
+      "label": cli.printable(run.class_names[label]),
+      "predicted": cli.printable(run.class_names[predicted]),
       "count": errors[label, predicted],
       "total": confusion[label].sum(),
       "thumbnails": [] if images is None else [_thumbnail(images[i]) for i in shown],
@@ -243,7 +255,7 @@ def _confused_pairs(
 def _thumbnail(example: Mapping[str, Any]) -> dict[str, str]:
   image = data.decode(example["image"])
   source = figures.thumbnail_url(image, _THUMBNAIL_SIDE)
-  return {"source": source, "file": example["file"]}
+  return {"source": source, "file": cli.printable(example["file"])}
 
 
 def _learned_parameters(

@@ -20,6 +20,7 @@ from pnjax import config as config_lib
 from pnjax import models
 from pnjax import pretrained
 from pnjax import runs
+from pnjax import runtime
 from pnjax import train
 
 CommandOf = Callable[[Sequence[str]], str]
@@ -57,8 +58,9 @@ def make_table(
     The contents of `table.json`.
   """
   workdir = pathlib.Path(workdir)
-  stored.check_workdir(workdir)
+  stored.check_folders(workdir=workdir, cache=cache)
   _check_methods(rows)
+  _check_splits(splits or ())
   config = config_of(rows[0])
   config_lib.check_fields(config)
   name = config.backbone.name
@@ -86,8 +88,38 @@ def make_table(
     **runs.environment(),
     "command": command_of and command_of(list(finished)),
   }
+  _keep_other_table(workdir, finished)
   table_files.write(table, workdir)
   return table
+
+
+def _keep_other_table(workdir: pathlib.Path, rows: Mapping[str, rows_lib.Row]) -> None:
+  """Rename the files of a table whose rows are not all among those to be written.
+
+  Args:
+    workdir: Folder of the tables.
+    rows: Rows of the table to be written.
+  """
+  path = workdir / "table.json"
+  if not path.exists():
+    return
+  try:
+    before = table_contents.rows_of(runtime.read_json(path))
+  except (KeyError, TypeError, ValueError):  # Damaged, or of an earlier version.
+    kept = "table-before"
+  else:
+    dependencies = {
+      method: rows_lib.dependencies(row) for method, row in before.items()
+    }
+    kept = f"table-{stored.dependency_digest(dependencies)}"
+    if all(
+      method in rows and rows_lib.dependencies(rows[method]) == own
+      for method, own in dependencies.items()
+    ):
+      return
+  for file in workdir.glob("table.*"):
+    file.rename(file.with_stem(kept))
+  print(f"the table of other settings that was in {workdir} is {kept}.md now")
 
 
 def _check_methods(rows: Sequence[str]) -> None:
@@ -99,11 +131,20 @@ def _check_methods(rows: Sequence[str]) -> None:
     raise ValueError(f"--rows has {', '.join(unknown)}, expected some of {known}.")
 
 
+def _check_splits(splits: Sequence[str]) -> None:
+  for split in splits:
+    if not split or splits.count(split) > 1:
+      raise ValueError(
+        f"--splits is {','.join(splits)}, expected names of different splits."
+      )
+
+
 def _check_config(config: ml_collections.ConfigDict, finetune: bool) -> None:
   """Raise ValueError for a mistake that would be found after hours otherwise."""
   if finetune:
     train.check_config(config, num_hosts=1)
   else:
+    config_lib.check_values(config)
     models.check_pooling(config)
 
 

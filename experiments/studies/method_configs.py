@@ -1,11 +1,12 @@
 """Configs of all methods, from the one that the command line names."""
 
 from collections.abc import Callable
-import importlib.util
 
 from absl import flags
 import ml_collections
 from ml_collections import config_flags
+
+from experiments import config_files
 
 ConfigOf = Callable[[str], ml_collections.ConfigDict]
 
@@ -18,15 +19,12 @@ def method_configs(flag: flags.Flag) -> ConfigOf:
   Args:
     flag: The flag of `config_flags.DEFINE_config_file`, after parsing.
   """
-  path, _, text = config_flags.get_config_filename(flag).partition(":")
+  file, _, text = config_flags.get_config_filename(flag).partition(":")
   _, *backbone = text.split(",")
-  spec = importlib.util.spec_from_file_location("config_of_a_method", path)
-  assert spec is not None and spec.loader is not None
-  module = importlib.util.module_from_spec(spec)
-  spec.loader.exec_module(module)
+  get_config = config_files.read(file)
 
   def config_of(method: str) -> ml_collections.ConfigDict:
-    config = module.get_config(",".join([method, *backbone]))
+    config = get_config(",".join([method, *backbone]))
     config.update_from_flattened_dict(config_flags.get_override_values(flag))
     return config
 

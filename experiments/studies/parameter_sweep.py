@@ -63,11 +63,15 @@ def run_sweep(
     The contents of `sweep.json`.
   """
   workdir = pathlib.Path(workdir)
-  stored.check_workdir(workdir)
+  stored.check_folders(workdir=workdir, cache=cache)
   config_lib.check_fields(config)
   _check_field(config, param, finetune)
   if not values:
     raise ValueError("--values is empty, expected numbers.")
+  if len(set(values)) < len(values):
+    raise ValueError(
+      f"--values is {','.join(map(str, values))}, expected different numbers."
+    )
   configs = [_with_value(config, param, value) for value in values]
   if finetune:
     for config_ in configs:
@@ -135,9 +139,12 @@ def _check_field(config: ml_collections.ConfigDict, param: str, finetune: bool) 
       "other fields."
     )
   config_lib.check_field(config, param)
-  group, name = param.split(".")
-  if config[group].get_type(name) not in (int, float):
-    raise ValueError(f"--param is {param!r}, expected a field that is a number.")
+  group, _, name = param.partition(".")
+  if not name or config[group].get_type(name) not in (int, float):
+    raise ValueError(
+      f"--param is {param!r}, expected a field of a group that is a number, such as "
+      "classifier.dropout."
+    )
 
 
 def _with_value(
@@ -150,6 +157,7 @@ def _with_value(
     config[group][name] = None if value == SUGGESTED else _typed(param, value, kind)
   if value == SUGGESTED and name not in models.missing_parameters(config):
     raise ValueError(f"--values has suggested, but {param} is not suggested here.")
+  config_lib.check_values(config)
   models.check_pooling(config)
   return config
 

@@ -72,6 +72,11 @@ def dependencies_of_rows(
   return dependencies_of
 
 
+def dependencies(row: Row) -> dict[str, Any]:
+  """Return all that a row depends on."""
+  return {name: row[name] for name in (*COMMON, "config")}
+
+
 def compute_rows(
   configs: Mapping[str, ml_collections.ConfigDict],
   dependencies_of: DependenciesOf,

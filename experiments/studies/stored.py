@@ -4,6 +4,7 @@ from collections.abc import Callable
 from collections.abc import Mapping
 import hashlib
 import json
+import os
 import pathlib
 import time
 from typing import Any
@@ -65,10 +66,22 @@ def names(folder: pathlib.Path) -> set[str]:
   return {path.stem.rpartition("-")[0] for path in folder.glob("*-*.json")}
 
 
-def check_workdir(workdir: pathlib.Path) -> None:
-  """Raise ValueError if a folder cannot be made, before anything is computed."""
-  if workdir.exists() and not workdir.is_dir():
-    raise ValueError(f"--workdir is {workdir}, which is a file, expected a folder.")
+def check_folders(**folders: str | os.PathLike | None) -> None:
+  """Raise ValueError if folders cannot be made, before anything is computed.
+
+  Args:
+    **folders: Folders by the names of their flags.
+  """
+  for flag, folder in folders.items():
+    if folder is None:
+      continue
+    path = pathlib.Path(folder).absolute()
+    existing = next(p for p in (path, *path.parents) if p.exists())
+    if not existing.is_dir():
+      which = "which" if existing == path else f"but {existing}"
+      raise ValueError(f"--{flag} is {folder}, {which} is a file, expected a folder.")
+    if not os.access(existing, os.W_OK):
+      raise ValueError(f"--{flag} is {folder}, but {existing} cannot be written to.")
 
 
 def _path(

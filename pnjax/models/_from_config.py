@@ -156,11 +156,15 @@ def check_image_size(config: ml_collections.ConfigDict, backbone: nn.Module) -> 
   size = config.dataset.image_size
   if size < 1:
     raise ValueError(f"dataset.image_size is {size}, expected 1 or more.")
-  features, _ = jax.eval_shape(
-    lambda: backbone.init_with_output(jax.random.key(0), jnp.zeros((1, size, size, 3)))
+  too_small = (
+    f"dataset.image_size is {size}, which is too small for {config.backbone.name}: "
   )
-  if 0 in features.shape:
-    raise ValueError(
-      f"dataset.image_size is {size}, which is too small for {config.backbone.name}: "
-      "its feature map would have no positions."
+  images = jax.ShapeDtypeStruct((1, size, size, 3), jnp.float32)
+  try:
+    features, _ = jax.eval_shape(
+      lambda x: backbone.init_with_output(jax.random.key(0), x), images
     )
+  except ValueError as error:  # Of a ViT, about its patches.
+    raise ValueError(f"{too_small}{error}") from error
+  if 0 in features.shape:
+    raise ValueError(f"{too_small}its feature map would have no positions.")

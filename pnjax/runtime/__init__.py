@@ -12,6 +12,7 @@ from pnjax.runtime._files import read_json
 from pnjax.runtime._files import write_json
 from pnjax.runtime._files import write_text
 from pnjax.runtime._locks import lock_folder
+from pnjax.runtime._memory import available_memory
 from pnjax.runtime._memory import keep_freed_memory
 from pnjax.runtime._memory import spare_memory
 from pnjax.runtime._progress import Progress
@@ -24,6 +25,7 @@ __all__ = [
   "DownloadError",
   "Progress",
   "StopRequest",
+  "available_memory",
   "cache_folder",
   "connect_hosts",
   "download",

@@ -40,8 +40,8 @@ def keep_freed_memory() -> None:
       mallopt(option, value)
 
 
-def spare_memory() -> int:
-  """Return most of the memory, in bytes, that the machine or container can spare."""
+def available_memory() -> int:
+  """Return the memory, in bytes, that the machine or container has left."""
   memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
   with contextlib.suppress(OSError):  # Not Linux.
     available = re.search(r"MemAvailable: *(\d+) kB", _MEMORY_INFO.read_text())
@@ -50,4 +50,10 @@ def spare_memory() -> int:
   for path in _MEMORY_LIMITS:
     with contextlib.suppress(OSError, ValueError):  # No such file, or "max".
       memory = min(memory, int(path.read_text()))
+  return memory
+
+
+def spare_memory() -> int:
+  """Return most of the memory, in bytes, that the machine or container can spare."""
+  memory = available_memory()
   return max(memory // 2, memory - _RESERVED_BYTES)

@@ -18,6 +18,7 @@ import numpy as np
 from pnjax import runs
 from pnjax import runtime
 from pnjax.train import _evaluation
+from pnjax.train import _memory
 from pnjax.train import _step
 from pnjax.train._experiment import Experiment
 from pnjax.train._experiment import open_experiment
@@ -93,6 +94,8 @@ def train_and_evaluate(
       train_step = experiment.devices.parallelize(
         functools.partial(_step.train_step, task), donate=True
       )
+      if position.step < experiment.num_steps:
+        _memory.check_step(train_step, state, train_inputs)
       evaluate = make_evaluate(experiment, task, test_inputs)
 
       records = stack.enter_context(

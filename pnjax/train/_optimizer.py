@@ -1,11 +1,12 @@
 """The optimizer of a config and its learning rate."""
 
 import functools
-import math
 
 import jax
 import ml_collections
 import optax
+
+from pnjax import config as config_lib
 
 
 def learning_rate(
@@ -18,12 +19,9 @@ def learning_rate(
     steps_per_epoch: Number of steps per epoch.
     num_epochs: Number of epochs.
   """
+  for name in ("learning_rate", "final_learning_rate"):
+    config_lib.check_value(f"optim.{name}", config[name])
   first, last = config.learning_rate, config.final_learning_rate
-  if not (0 < first < math.inf and 0 < last < math.inf):  # Also refuses NaN.
-    raise ValueError(
-      f"optim.learning_rate is {first} and optim.final_learning_rate {last}, expected "
-      "positive numbers."
-    )
   # `optax.exponential_decay` with `staircase` divides by the number of steps. Compiled,
   # that is a product with the reciprocal, whose rounding can move a step into the
   # wrong epoch (with 41 steps per epoch, for instance).
@@ -41,17 +39,13 @@ def make_optimizer(
     config: Run config.
     schedule: Learning rate.
   """
+  config_lib.check_values(config)
   optim = config.optim
   directions = {
     "rmsprop": lambda: _rmsprop(optim.decay, optim.momentum),
     "adam": optax.scale_by_adam,
     "sgd": lambda: optax.trace(optim.momentum),
   }
-  if optim.name not in directions:
-    raise ValueError(
-      f"optim.name is {optim.name!r}, expected one of {', '.join(directions)}."
-    )
-  _check(config)
   steps = [directions[optim.name]()]
   if optim.clip_norm is not None:
     steps.insert(0, optax.clip_by_global_norm(optim.clip_norm))
@@ -61,19 +55,6 @@ def make_optimizer(
       kernels = functools.partial(_kernels_of, part)
       steps.append(optax.add_decayed_weights(decay, mask=kernels))
   return optax.chain(*steps, optax.scale_by_learning_rate(schedule))
-
-
-def _check(config: ml_collections.ConfigDict) -> None:
-  optim = config.optim
-  for name in ("decay", "momentum"):
-    if not 0 <= optim[name] < 1:
-      raise ValueError(f"optim.{name} is {optim[name]}, expected from 0 to below 1.")
-  for group in ("optim", "classifier"):
-    decay = config[group].weight_decay
-    if not decay >= 0:
-      raise ValueError(f"{group}.weight_decay is {decay}, expected 0 or more.")
-  if optim.clip_norm is not None and not optim.clip_norm > 0:
-    raise ValueError(f"optim.clip_norm is {optim.clip_norm}, expected more than 0.")
 
 
 def _rmsprop(decay: float, momentum: float) -> optax.GradientTransformation:

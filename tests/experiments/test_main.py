@@ -3,10 +3,12 @@
 import os
 import subprocess
 import sys
+import types
 
 import numpy as np
 import pytest
 
+from experiments import main
 from experiments.configs import methods
 from tests import small_runs as runs
 
@@ -69,7 +71,8 @@ def test_a_mistyped_method_lists_the_known_ones(tmp_path):
   [
     ([], "--config and --workdir must be given"),
     ([f"--config={DEMO}"], "--workdir must be given"),
-    (["--config=demo.py", "--workdir=x"], "there is no file demo.py"),
+    ([f"--config={DEMO}", "--workdir="], "--workdir is empty, expected a folder."),
+    (["--config=demo.py", "--workdir=x"], "'demo.py', but there is no such file"),
     ([f"--config={DEMO}:sop,vgg"], "'vgg', expected one of resnet50, resnet18"),
     (
       [f"--config={DEMO}", "--config.train.epochs=3"],
@@ -88,7 +91,29 @@ def test_a_mistyped_method_lists_the_known_ones(tmp_path):
       [f"--config={DEMO}", "--config.train.freeze=backbone"],
       "config has no field 'train.freeze': it is train.trainable (",
     ),
-    ([f"--config={DEMO}", "--config.train.num_epochs=many"], "num_epochs=many"),
+    (
+      [f"--config={DEMO}", "--config.train.num_epochs=many"],
+      "train.num_epochs is 'many', expected a whole number, from 0 to 1000000.",
+    ),
+    (
+      [f"--config={DEMO}", "--config.train.batch_size=1e9"],
+      "train.batch_size is '1e9', expected a whole number, 1 or more.",
+    ),
+    (
+      [f"--config={DEMO}", "--config.optim.learning_rate=fast"],
+      "optim.learning_rate is 'fast', expected a finite number, more than 0.",
+    ),
+    (
+      [f"--config={DEMO}", "--config.backbone.remat=maybe"],
+      "backbone.remat is 'maybe', expected True or False.",
+    ),
+    (
+      [f"--config={DEMO}", "--config.optim=3"],
+      "optim is '3', expected one of its fields to be set, optim.NAME.",
+    ),
+    (["--host=first"], "--host is 'first', expected a non-negative integer."),
+    (["--num_hosts=0"], "--num_hosts is '0', expected a positive integer."),
+    (["--verbosity=loud"], "--verbosity is 'loud', expected an integer."),
     (["--wrokdir=x"], "'wrokdir'. Did you mean: workdir"),
     ([f"--config={DEMO}", "--workdir=x", "more"], "got 'more' besides flags"),
   ],
@@ -97,46 +122,39 @@ def test_flags_that_cannot_be_used(args, message):
   assert message in error_of(*args)
 
 
-FILE = """
-from pnjax import config as config_lib
-
-
-def get_config():
-  config = config_lib.get_config()
-  {}
-  return config
-"""
-
-
 @pytest.mark.parametrize(
-  ("text", "message"),
+  ("flags", "message"),
   [
-    (
-      FILE.format("config.head.beta = 0.5"),
-      "old.py uses the field 'head', which does not exist: it is pooling now.",
-    ),
-    (
-      FILE.format('config.train.freeze = "all"'),
-      "old.py uses the field 'freeze', which does not exist: it is train.trainable",
-    ),
-    (
-      FILE.format("config.train.speed = 1"),
-      "'speed', which does not exist: pnjax/config.py has all fields.",
-    ),
-    (
-      "from experiments.configs import default",
-      "old.py imports the former default config, which is pnjax.config now.",
-    ),
-    ("import no_such_module", "old.py: No module named 'no_such_module'"),
-    ("def get_config(:", "old.py: "),
-    ("x = 1", "old.py: module 'config_config' has no attribute 'get_config'"),
+    ({"coordinator": "host"}, "--coordinator is 'host', expected address:port"),
+    ({"coordinator": "host:99999"}, "is 'host:99999', expected address:port"),
+    ({"coordinator": "a:1", "host": 1}, "--num_hosts and --host are given together"),
+    ({"num_hosts": 2, "host": 2}, "--host is 2, expected 0 to 1 with --num_hosts=2"),
   ],
-  ids=["head", "freeze", "speed", "default", "import", "syntax", "function"],
+  ids=["coordinator", "port", "pair", "range"],
 )
-def test_config_files_that_cannot_be_executed(tmp_path, text, message):
-  path = tmp_path / "old.py"
-  path.write_text(text)
-  assert message in error_of(f"--config={path}", f"--workdir={tmp_path}")
+def test_flags_of_hosts_that_would_wait_for_ever(flags, message, monkeypatch):
+  for name in ("coordinator", "num_hosts", "host"):
+    holder = types.SimpleNamespace(value=flags.get(name))
+    monkeypatch.setattr(main, f"_{name.upper()}", holder)
+  with pytest.raises(ValueError, match=message):
+    main._check_hosts()
+
+
+def test_a_mistake_in_a_config_file_is_named_with_its_line(tmp_path):
+  path = tmp_path / "broken.py"
+  path.write_text("def get_config():\n  return 1 / 0\n")
+  line = error_of(f"--config={path}", f"--workdir={tmp_path / 'run'}")
+  assert line == f"error: {path}, line 2: ZeroDivisionError: division by zero"
+  assert not (tmp_path / "run").exists()
+
+
+def test_verbosity_adds_the_traceback_of_a_config_file(tmp_path):
+  path = tmp_path / "broken.py"
+  path.write_text("def get_config():\n  return 1 / 0\n")
+  done = run(f"--config={path}", f"--workdir={tmp_path / 'run'}", "--verbosity=1")
+  *lines, last = done.stderr.splitlines()
+  assert "Traceback (most recent call last):" in lines
+  assert last == f"error: {path}, line 2: ZeroDivisionError: division by zero"
 
 
 @pytest.fixture

@@ -250,9 +250,10 @@ def test_curves_of_many_runs_of_one_name(workdir):
 
 
 # Glyphs that no font has would warn, which is an error in tests.
-def test_class_names_of_any_script_and_length():
+def test_class_names_of_any_script_and_length(monkeypatch):
+  monkeypatch.setattr(figures, "_FALLBACK_FONTS", ())  # As if none was installed.
   names = ["猫", "собака", "عربي", "हिन्दी", "$x$", "$\\bad{$", "long" * 10, "empty"]
-  shown = [*names[:6], "longlonglonglonglonglon…"]
+  shown = ["class 0", *names[1:3], "class 3", *names[4:6], "longlonglonglonglonglon…"]
   accuracies = dict(zip(names, [*np.linspace(1, 0, 7), None], strict=True))
   bars = figures.class_accuracies(accuracies)
   matrix = figures.confusion_matrix(np.diag([1] * 7 + [0]), names)
@@ -266,6 +267,39 @@ def test_class_names_of_any_script_and_length():
   ax = matrix.axes[0]
   for labels in (ax.get_xticklabels(), ax.get_yticklabels()):
     assert [t.get_text() for t in labels] == [*shown, "empty"]
+
+
+@pytest.fixture
+def hostile(copy, monkeypatch):
+  """The page of a run whose classes have names that do harm elsewhere."""
+  monkeypatch.setattr(figures, "_FALLBACK_FONTS", ())
+  names = ["<script>alert(1)</script>", "red\x1b[31m\u202egnp", "猫"]
+  renamed = copy("renamed")
+  (renamed / "classes.txt").write_text("\n".join(names), encoding="utf-8")
+
+  def rename(result):
+    for metrics in (result, result["refit"]):
+      accuracies = metrics["per_class"].values()
+      metrics["per_class"] = dict(zip(names, accuracies, strict=True))
+
+  edit_json(renamed / "result.json", rename)
+  return page.render([renamed])
+
+
+def test_class_names_cannot_add_html(hostile):
+  assert "&lt;script&gt;alert(1)&lt;/script&gt;" in hostile
+  assert "<script>" not in hostile  # `Page` would refuse the tag as well.
+  Page(hostile)
+
+
+def test_control_characters_in_class_names_are_escaped(hostile):
+  assert "red\\x1b[31m\\u202egnp" in hostile
+  assert not {"\x1b", "\u202e"} & set(hostile)
+
+
+def test_class_names_without_a_font_are_numbers_in_plots(hostile):
+  rows = [row[0] for row in Page(hostile).rows if row]
+  assert "猫 (class 2)" in rows
 
 
 def test_many_classes_have_only_the_worst_named():

@@ -169,6 +169,7 @@ def test_nothing_is_suggested_if_nothing_is_missing():
   [
     ("resnet50", 0, "dataset.image_size is 0, expected 1 or more"),
     ("alexnet", 32, "dataset.image_size is 32, which is too small for alexnet"),
+    ("vit_s16", 15, "dataset.image_size is 15, which is too small for vit_s16"),
   ],
 )
 def test_images_that_are_too_small_are_refused(backbone, size, message):

@@ -199,7 +199,7 @@ def test_another_config_does_not_continue_a_run(config, tmp_path):
     ("dataset.split", "all", "images of all are also in test"),
     ("dataset.split", "train[:0]", "the split has no images"),
     ("dataset.test_split", "test[:0]", "the split has no images"),
-    ("dataset.image_size", 0, "dataset.image_size is 0, expected 1 or more"),
+    ("dataset.image_size", 0, "dataset.image_size is 0, expected a whole"),
     ("dataset.num_crops", 3, "num_crops"),
     ("dataset.resize", "stretch", "stretch"),
     ("dataset.augment", "rotate", "rotate"),

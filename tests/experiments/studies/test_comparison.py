@@ -9,6 +9,7 @@ import pytest
 from experiments import cli
 from experiments.studies import comparison
 from experiments.studies import outcomes as outcomes_lib
+from experiments.studies import stored
 from experiments.studies import table_contents
 from experiments.studies import table_files
 from pnjax import data
@@ -197,8 +198,11 @@ def test_damaged_features_give_no_row(make, tmp_path):
     (None, {"rows": [""]}, "--rows is empty"),
     (None, {"rows": ["baseline"]}, "baseline, which alexnet does not have"),
     (None, {"splits": ["trian"]}, "trian"),
+    (None, {"splits": ["train", "train"]}, "--splits is train,train, expected names"),
+    (None, {"splits": [""]}, "--splits is , expected names of different splits"),
+    (("pooling", "lam", -1.0), {}, r"pooling\.lam is -1\.0, expected"),
     (("dataset", "test_split", "train"), {}, "are also in train"),
-    (("pooling", "beta", 2.0), {"rows": ["sop"]}, "`beta` is 2"),
+    (("pooling", "beta", 2.0), {"rows": ["sop"]}, r"pooling\.beta is 2\.0, expected"),
     (("pooling", "reduction", 2), {"rows": ["sop"]}, r"pooling\.reduction and"),
     (("dataset", "image_size", 8), {}, r"dataset\.image_size is 8"),
     (("backbone", "weights", "absent"), {}, "No such file .*'absent'"),
@@ -217,6 +221,46 @@ def test_the_workdir_is_a_folder(make, tmp_path):
   workdir.touch()
   with pytest.raises(ValueError, match="table, which is a file, expected a folder"):
     make(workdir)
+
+
+def test_the_cache_is_a_folder(make, tmp_path):
+  (tmp_path / "file").touch()
+  with pytest.raises(ValueError, match=r"file/cache, but .*file is a file, expected"):
+    make(tmp_path / "table", cache=tmp_path / "file" / "cache")
+  assert not (tmp_path / "table").exists()
+
+
+def test_a_folder_that_cannot_be_written_to(make, tmp_path, monkeypatch):
+  monkeypatch.setattr(stored.os, "access", lambda path, mode: False)
+  with pytest.raises(ValueError, match=f"but {tmp_path} cannot be written to"):
+    make(tmp_path / "table")
+
+
+def test_a_table_of_other_settings_is_kept(make, tmp_path, capsys):
+  make(tmp_path, rows=["fop", "sop"])
+  before = (tmp_path / "table.md").read_text()
+  capsys.readouterr()
+  make(tmp_path, ("dataset", "image_size", 96), rows=["fop"])
+  (kept,) = tmp_path.glob("table-*.md")
+  assert kept.read_text() == before
+  assert len(list(tmp_path.glob(f"{kept.stem}.*"))) == 3
+  assert f"that was in {tmp_path} is {kept.name} now" in capsys.readouterr().out
+  assert "96 × 96" in (tmp_path / "table.md").read_text()
+
+
+def test_a_table_with_fewer_rows_asked_for_never_shrinks(make, tmp_path):
+  make(tmp_path, rows=["fop", "sop"])
+  rows = [row["method"] for row in make(tmp_path, rows=["fop"])["rows"]]
+  assert rows == ["fop", "sop"]
+  assert not list(tmp_path.glob("table-*"))
+
+
+def test_a_damaged_table_is_kept_and_made_again(make, tmp_path):
+  make(tmp_path, rows=["fop"])
+  (tmp_path / "table.json").write_text("{")
+  make(tmp_path, rows=["fop"])
+  assert (tmp_path / "table-before.json").read_text() == "{"
+  assert json.loads((tmp_path / "table.json").read_text())["reference"] == "fop"
 
 
 @pytest.mark.slow

@@ -97,9 +97,11 @@ def test_points_with_other_dependencies_are_computed_again(sweep, tmp_path):
   "param,values,num_folds,match",
   [
     ("pooling.num_pivots", [3.0, 2.5], 3, r"--values has 2\.5, expected whole numbers"),
-    ("pooling.beta", [0.0, 2.0], 3, "`beta` is 2"),
+    ("pooling.beta", [0.0, 2.0], 3, r"pooling\.beta is 2\.0, expected"),
     ("pooling.eta_prime", [math.inf], 3, "--values has inf"),
     ("pooling.eta_prime", [], 3, "--values is empty"),
+    ("pooling.eta_prime", [1.0, 1.0], 3, "--values is 1.0,1.0, expected different"),
+    ("pooling.sigma", [-1.0], 3, r"pooling\.sigma is -1\.0, expected"),
     ("pooling.eta_prime", [1.0], 1, "--folds is 1, expected 2 to 24"),
     ("pooling.beta", ["suggested"], 3, r"pooling\.beta is not suggested here"),
     ("pooling.gamma_prime", ["suggested"], 3, r"gamma_prime is not suggested here"),
@@ -147,10 +149,20 @@ def test_trained_runs_can_be_swept(sweep, tmp_path):
 @pytest.mark.parametrize(
   "param,values,match",
   [
-    ("optim.name", [1.0], r"'optim\.name', expected a field that is a number"),
+    (
+      "optim.name",
+      [1.0],
+      r"'optim\.name', expected a field of a group that is a number",
+    ),
+    ("seed", [1.0], r"--param is 'seed', expected a field of a group"),
+    ("train", [1.0], r"--param is 'train', expected a field of a group"),
     ("optim.rate", [1.0], r"optim has no field 'rate'"),
     ("optim.classifier_rate", [1.0], "it is gone, since optim.learning_rate is"),
-    ("classifier.dropout", [0.5, 1.0], r"classifier\.dropout is 1\.0, expected from 0"),
+    (
+      "classifier.dropout",
+      [0.5, 1.0],
+      r"classifier\.dropout is 1\.0, expected a finite",
+    ),
     ("train.num_epochs", [1.5], r"--values has 1\.5, expected whole numbers"),
   ],
 )
