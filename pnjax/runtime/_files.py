@@ -16,12 +16,17 @@ def cache_folder() -> pathlib.Path:
   return pathlib.Path(folder) if folder else pathlib.Path.home() / ".cache" / "pnjax"
 
 
-def read_json(path: pathlib.Path) -> Any:
-  """Read a file that `write_json` wrote."""
+def read_json(path: pathlib.Path) -> dict[str, Any]:
+  """Read an object from a file that `write_json` wrote."""
   try:
-    return json.loads(path.read_text(encoding="utf-8"))
-  except ValueError as error:  # Also raised for text that is not UTF-8.
+    value = json.loads(path.read_text(encoding="utf-8"))
+  except (ValueError, RecursionError) as error:  # Or text that is not UTF-8.
     raise ValueError(f"{path} is damaged: {error}.") from error
+  if not isinstance(value, dict):
+    raise ValueError(
+      f"{path} is damaged: it holds a {type(value).__name__}, expected an object."
+    )
+  return value
 
 
 def write_json(path: pathlib.Path, value: Any) -> None:
