@@ -3,6 +3,7 @@
 import logging
 import os
 import pathlib
+import shutil
 from typing import Any
 
 from absl import logging as absl_logging
@@ -24,18 +25,20 @@ class Checkpoints:
 
   def __init__(self, folder: str | os.PathLike, read_only: bool = False):
     self._folder = pathlib.Path(folder).absolute()
+    if not read_only:
+      _remove_incomplete(self._folder)
     registry = ocp.handlers.DefaultCheckpointHandlerRegistry()
     registry.add(
       _checkpoint_files.ITEM, _checkpoint_files.Contents, _checkpoint_files.Handler()
     )
     self._manager = ocp.CheckpointManager(
       self._folder,
-      # Orbax's own `read_only` does no more than these two, and warns of itself.
       options=ocp.CheckpointManagerOptions(
         preservation_policy=ocp.checkpoint_managers.LatestN(_KEEP),
         enable_async_checkpointing=True,
+        # Nothing else writes before a checkpoint is saved. Orbax's own `read_only`
+        # would warn of itself.
         create=not read_only,
-        cleanup_tmp_directories=not read_only,  # Left by a killed run.
       ),
       handler_registry=registry,
     )
@@ -187,6 +190,16 @@ class Checkpoints:
 
   def _path(self, step: int | None) -> pathlib.Path:
     return self._folder / str(step)
+
+
+def _remove_incomplete(folder: pathlib.Path) -> None:
+  """Remove checkpoints that a killed run left, on the first host.
+
+  Orbax would do it in a thread that no error of the run waits for.
+  """
+  if ocp.utils.is_primary_host(0):
+    for path in folder.glob(f"*{ocp.utils.TMP_DIR_SUFFIX}*"):
+      shutil.rmtree(path)
 
 
 def _named(tree: Any) -> list[tuple[str, Any]]:

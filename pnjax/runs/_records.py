@@ -40,6 +40,11 @@ class Records:
     with writing("records", self._folder), contextlib.ExitStack() as files:
       if folder is not None:
         last = max(steps.values())
+        if last and not (self._folder / _METRICS).exists():
+          raise ValueError(
+            f"{self._folder / _METRICS} is missing, with the records of {last} steps. "
+            "Put it back, or an empty file to go on without them."
+          )
         _drop_unless(
           self._folder / _METRICS, lambda r: r["step"] <= steps.get(r["split"], 0)
         )

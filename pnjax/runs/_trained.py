@@ -106,7 +106,7 @@ class TrainedModel:
     results = []
     for start in range(0, len(images), size):
       batch = np.stack(
-        [self.transform(image) for image in images[start : start + size]]
+        [self.transform(np.asarray(x)) for x in images[start : start + size]]
       )
       missing = ((0, size - len(batch)), *[(0, 0)] * (batch.ndim - 1))
       result = compute(self.variables, np.pad(batch, missing))
@@ -145,6 +145,11 @@ class TrainedModel:
 
 
 def _check_images(images: Sequence[np.ndarray] | np.ndarray) -> None:
+  if not isinstance(images, (Sequence, np.ndarray, jax.Array)):
+    raise TypeError(
+      f"The images are of type {type(images).__name__}, expected a list of uint8 "
+      "images [H, W, 3], or an array [B, H, W, 3]."
+    )
   if not len(images):
     raise ValueError("There are no images.")
   for i, image in enumerate(images):

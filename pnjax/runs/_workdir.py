@@ -117,9 +117,12 @@ def read_config(workdir: str | os.PathLike) -> ml_collections.ConfigDict:
   if not path.exists():
     raise FileNotFoundError(f"{workdir} holds no run: it has no {_CONFIG}.")
   try:
-    config = ml_collections.ConfigDict(runtime.read_json(path))
+    fields = runtime.read_json(path)
   except ValueError as error:
     raise ValueError(f"{error} {_copy_advice(_CONFIG)}") from error
+  if "class_names" in fields:
+    raise ValueError(f"{workdir} is an exported model, expected the folder of a run.")
+  config = ml_collections.ConfigDict(fields)
   try:
     config_lib.check_fields(config)
   except ValueError as error:
@@ -222,7 +225,9 @@ def write_result(
 ) -> None:
   """Write the result of a run, after the predictions of its classifiers."""
   arrays: dict[str, Any] = {_ARRAYS[name]: x for name, x in predictions.items()}
-  np.savez(workdir / _PREDICTIONS, label=labels, **arrays)
+  temporary = workdir / f".{_PREDICTIONS}"
+  np.savez(temporary, label=labels, **arrays)
+  temporary.replace(workdir / _PREDICTIONS)
   runtime.write_json(workdir / _RESULT, result)
 
 

@@ -37,8 +37,11 @@ def write_json(path: pathlib.Path, value: Any) -> None:
 def write_text(path: pathlib.Path, text: str) -> None:
   """Write text, completely or not at all."""
   temporary = path.with_name(f".{path.name}.new")
-  temporary.write_text(text, encoding="utf-8")
-  os.replace(temporary, path)
+  try:
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)
+  except OSError as error:
+    raise OSError(f"{path} cannot be written: {error}.") from error
 
 
 def file_digest(path: str | os.PathLike) -> str:
