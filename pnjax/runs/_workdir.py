@@ -272,10 +272,10 @@ def read_predictions(
   """Return the labels and predicted classes of the images evaluated on."""
   path = pathlib.Path(workdir) / _PREDICTIONS
   try:
-    with np.load(path) as arrays:
+    with open(path, "rb") as file, np.load(file) as arrays:
       return arrays["label"], arrays[_ARRAYS[classifier]]
   except (
-    *(FileNotFoundError, EOFError, KeyError, TypeError, ValueError),
+    *(OSError, EOFError, KeyError, TypeError, ValueError),
     *(zipfile.BadZipFile, zlib.error),
   ) as error:
     raise ValueError(

@@ -252,5 +252,7 @@ def test_a_checkpoint_of_an_earlier_version_is_read(of_orbax):
 
 def test_a_damaged_checkpoint_of_an_earlier_version(of_orbax):
   (of_orbax / "3/state/_METADATA").write_text("{")
-  with pytest.raises(ValueError, match=r"checkpoints?.*3 is damaged: .*Remove the fold"):
+  with pytest.raises(
+    ValueError, match=r"checkpoints?.*3 is damaged: .*Remove the fold"
+  ):
     restore(of_orbax)
