@@ -88,7 +88,7 @@ def test_a_line_that_is_no_record_is_named(folder, line, read):
 def test_records_that_are_missing_where_a_run_resumes(folder):
   (folder / "metrics.jsonl").unlink()
   with pytest.raises(
-    ValueError, match="metrics.jsonl is missing, with the records of 4"
+    ValueError, match=r"metrics\.jsonl is missing, with the records of 4"
   ):
     runs.Records(folder, {"train": 4, "test": 4})
   (folder / "metrics.jsonl").touch()

@@ -96,7 +96,7 @@ def test_a_damaged_file_is_named_with_what_to_do(workdir, name, read, content):
 
 
 def test_a_folder_without_a_config(tmp_path):
-  with pytest.raises(FileNotFoundError, match="holds no run: it has no config.json"):
+  with pytest.raises(FileNotFoundError, match=r"holds no run: it has no config\.json"):
     runs.read_config(tmp_path)
 
 
@@ -111,20 +111,20 @@ def test_a_missing_config_does_not_let_another_one_continue(workdir, config):
 
 def test_a_config_that_lacks_a_group(workdir):
   edit_json(workdir / "config.json", lambda fields: fields.update(train=3))
-  with pytest.raises(ValueError, match="run of an earlier version: .*train.batch_size"):
+  with pytest.raises(ValueError, match=r"run of an earlier version: .*train\.batch"):
     runs.read_config(workdir)
 
 
 def test_missing_fingerprints(workdir):
   (workdir / "fingerprints.json").unlink()
-  with pytest.raises(ValueError, match="has no readable fingerprints.json") as error:
+  with pytest.raises(ValueError, match=r"has no readable fingerprints\.json") as error:
     runs.read_fingerprints(workdir)
   assert_one_line(error, "Begin the same run in a new workdir")
 
 
 def test_missing_classes(workdir):
   (workdir / "classes.txt").unlink()
-  with pytest.raises(FileNotFoundError, match="has no classes.txt. Remove") as error:
+  with pytest.raises(FileNotFoundError, match=r"has no classes\.txt\. Remove") as error:
     runs.read_class_names(workdir)
   assert_one_line(error, "the command that began the run writes them again")
 
@@ -136,7 +136,7 @@ def test_missing_classes(workdir):
 )
 def test_classes_that_were_edited(workdir, content):
   (workdir / "classes.txt").write_bytes(content)
-  with pytest.raises(ValueError, match="has other classes than result.json") as error:
+  with pytest.raises(ValueError, match=r"has other classes than result\.json") as error:
     runs.read_class_names(workdir)
   assert_one_line(error, "the command that began the run writes them again")
 
@@ -150,7 +150,7 @@ def test_classes_that_are_no_text(workdir):
 def test_a_missing_description_of_the_model(workdir):
   (workdir / "model.json").unlink()
   assert runs.read_model_info(workdir) is None
-  with pytest.raises(FileNotFoundError, match="has no model.json. Remove model.json"):
+  with pytest.raises(FileNotFoundError, match=r"has no model\.json\. Remove mod"):
     runs.require_model_info(workdir)
 
 
@@ -173,7 +173,7 @@ def test_a_description_of_the_model_that_was_edited(workdir, fields, message):
 
 def test_an_unfinished_run_has_no_result(workdir):
   (workdir / "result.json").unlink()
-  with pytest.raises(FileNotFoundError, match="is not finished: it has no result.json"):
+  with pytest.raises(FileNotFoundError, match=r"is not finished: it has no result"):
     runs.read_finished(workdir)
 
 
