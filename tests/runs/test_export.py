@@ -154,9 +154,7 @@ def test_a_run_is_not_replaced_by_an_export(finished_run):
 
 
 def test_an_export_is_not_exported_again(exported, tmp_path):
-  with pytest.raises(
-    ValueError, match="is an exported model, expected the folder of a"
-  ):
+  with pytest.raises(ValueError, match="is an exported model, expected the folder of"):
     runs.export(exported, tmp_path / "again")
 
 

@@ -125,9 +125,7 @@ def test_a_damaged_checkpoint_is_not_read(workdir):
 def test_missing_checkpoints(workdir, folder):
   shutil.rmtree(workdir / "checkpoints/6")
   shutil.rmtree(workdir / folder)
-  with pytest.raises(
-    FileNotFoundError, match=r"checkpoints has no checkpoint; the com"
-  ):
+  with pytest.raises(FileNotFoundError, match="checkpoints has no checkpoint; the"):
     pnjax.load(workdir)
 
 

@@ -48,7 +48,7 @@ def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(
 def test_a_run_without_a_whole_checkpoint(config, workdir):
   for step in ("3", "6"):
     change_a_byte(workdir / "checkpoints" / step / "run/position.json")
-  with pytest.raises(ValueError, match="all checkpoints in .* are damaged: ") as error:
+  with pytest.raises(ValueError, match=r"all checkpoints in .* are damaged: ") as error:
     small_runs.run(config, workdir)
   assert "Remove the folder, and the same command begins" in str(error.value)
   assert "\n" not in str(error.value)
@@ -59,9 +59,7 @@ def test_a_run_without_a_whole_checkpoint(config, workdir):
 def test_junk_among_the_records_of_a_run(config, workdir, name):
   path = workdir / name
   path.write_text("junk\n" + path.read_text())
-  with pytest.raises(
-    ValueError, match=rf"line 1 of .*{name} is 'junk', expected a rec"
-  ):
+  with pytest.raises(ValueError, match=rf"line 1 of .*{name} is 'junk', expected a"):
     small_runs.run(config, workdir)
 
 
