@@ -26,9 +26,11 @@ from pnjax.runs._workdir import read_finished
 from pnjax.runs._workdir import read_model_info
 from pnjax.runs._workdir import read_predictions
 from pnjax.runs._workdir import read_result
+from pnjax.runs._workdir import require_model_info
 from pnjax.runs._workdir import write_class_names
 from pnjax.runs._workdir import write_model_info
 from pnjax.runs._workdir import write_result
+from pnjax.runs._writing import writing
 
 __all__ = [
   "CLASSIFIERS",
@@ -56,8 +58,10 @@ __all__ = [
   "read_records",
   "read_refit",
   "read_result",
+  "require_model_info",
   "write_class_names",
   "write_model_info",
   "write_refit",
   "write_result",
+  "writing",
 ]

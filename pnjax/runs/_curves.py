@@ -30,6 +30,9 @@ def curves_figure(runs: Sequence[tuple[str, str | os.PathLike]]) -> Figure:
     colours = matplotlib.rcParams["axes.prop_cycle"].by_key()["color"]
     for i, (label, workdir) in enumerate(runs):
       records = read_records(workdir)
+      if not records:
+        for ax in axes.values():
+          ax.text(0.5, 0.5, "no records", transform=ax.transAxes, ha="center")
       for split in ("train", "test"):
         own = [record for record in records if record["split"] == split]
         # One run has a colour for each split, several have a colour for each run.

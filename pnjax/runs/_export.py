@@ -23,6 +23,7 @@ from pnjax.runs import _environment
 from pnjax.runs import _exported_predict
 from pnjax.runs import _trained
 from pnjax.runs import _workdir
+from pnjax.runs._writing import writing
 
 # Platforms that the function is lowered for.
 _PLATFORMS = ("cpu", "cuda", "tpu")
@@ -63,7 +64,7 @@ def export(
   config = _workdir.read_config(workdir)
   result = _workdir.read_finished(workdir)
   trained = _trained.load(workdir, classifier)
-  with _replaced(output) as folder:
+  with writing("exported models", output), _replaced(output) as folder:
     pretrained.save_network(
       folder / pretrained.NETWORK_FILE,
       trained.variables,
@@ -148,8 +149,11 @@ def _check_replaceable(output: pathlib.Path) -> None:
   if not any(output.iterdir()):
     return
   config = output / _CONFIG
-  earlier = runtime.read_json(config) if config.is_file() else {}
-  if not isinstance(earlier, dict) or earlier.get("format") != _FORMAT:
+  try:
+    earlier = runtime.read_json(config)
+  except (OSError, ValueError):  # Nothing that counts as an export.
+    earlier = {}
+  if earlier.get("format") != _FORMAT:
     raise FileExistsError(
       f"the output {output} exists and is no exported model, expected a new or an "
       "empty folder; choose another one."

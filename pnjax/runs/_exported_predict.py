@@ -20,17 +20,33 @@ from PIL import ImageOps
 from safetensors import numpy as safetensors_numpy
 
 FOLDER = pathlib.Path(__file__).parent
+CONFIG_FIELDS = {"class_names", "image_size", "num_crops", "resize", "sha256"}
 
 
 def load(folder=FOLDER):
   """Return the config and the function from images to probabilities, `[B, C]`."""
-  config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+  config = read_config(folder / "config.json")
   for name, digest in config["sha256"].items():
-    if hashlib.sha256((folder / name).read_bytes()).hexdigest() != digest:
-      raise ValueError(f"{folder / name} is damaged; export the model again.")
+    path = folder / name
+    if not path.is_file():
+      raise ValueError(f"{path} is missing; export the model again.")
+    if hashlib.sha256(path.read_bytes()).hexdigest() != digest:
+      raise ValueError(f"{path} is damaged; export the model again.")
   function = export.deserialize((folder / "function.bin").read_bytes())
   weights = jax.device_put(safetensors_numpy.load_file(folder / "weights.safetensors"))
   return config, functools.partial(jax.jit(function.call), weights)
+
+
+def read_config(path):
+  """Return the config."""
+  try:
+    config = json.loads(path.read_text(encoding="utf-8"))
+    complete = CONFIG_FIELDS <= config.keys()
+  except (AttributeError, FileNotFoundError, ValueError):
+    complete = False
+  if not complete:
+    raise ValueError(f"{path} is missing or damaged; export the model again.")
+  return config
 
 
 def read(path, config):
@@ -90,7 +106,7 @@ def main():
       print(path)
       for i in np.argsort(-probabilities)[:5]:
         print(f"  {probabilities[i]:7.2%}  {config['class_names'][i]}")
-  except (OSError, ValueError) as error:
+  except (OSError, ValueError, Image.DecompressionBombError) as error:
     sys.exit(f"error: {error}")
 
 

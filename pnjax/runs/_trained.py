@@ -10,6 +10,7 @@ import os
 import pathlib
 from typing import Any
 
+from flax import errors
 import jax
 import ml_collections
 import numpy as np
@@ -105,7 +106,7 @@ class TrainedModel:
     results = []
     for start in range(0, len(images), size):
       batch = np.stack(
-        [self.transform(image) for image in images[start : start + size]]
+        [self.transform(np.asarray(x)) for x in images[start : start + size]]
       )
       missing = ((0, size - len(batch)), *[(0, 0)] * (batch.ndim - 1))
       result = compute(self.variables, np.pad(batch, missing))
@@ -132,12 +133,23 @@ class TrainedModel:
     @jax.jit
     def apply(variables, images):
       x = self.backbone.preprocess(images)
-      return self.model.apply(variables, x, method=method)
+      try:
+        return self.model.apply(variables, x, method=method)
+      except errors.FlaxError as error:
+        raise ValueError(
+          "the weights of the run do not fit the network that its config.json "
+          f"describes, so one of them has changed: {error}"
+        ) from error
 
     return apply
 
 
 def _check_images(images: Sequence[np.ndarray] | np.ndarray) -> None:
+  if not isinstance(images, (Sequence, np.ndarray, jax.Array)):
+    raise TypeError(
+      f"The images are of type {type(images).__name__}, expected a list of uint8 "
+      "images [H, W, 3], or an array [B, H, W, 3]."
+    )
   if not len(images):
     raise ValueError("There are no images.")
   for i, image in enumerate(images):
@@ -158,18 +170,15 @@ def load(workdir: str | os.PathLike, classifier: str | None = None) -> TrainedMo
 
   Raises:
     FileNotFoundError: if the folder has no run, or the run has no checkpoint.
+    ValueError: if a file of the run is damaged.
   """
   workdir = pathlib.Path(workdir)
   config = _workdir.read_config(workdir)
+  models.check_pooling(config)
   with Checkpoints(workdir / "checkpoints", read_only=True) as checkpoints:
-    step = checkpoints.latest_step
-    if step is None:
-      raise FileNotFoundError(f"{workdir} has no checkpoint yet.")
-    state = checkpoints.read()
+    step, state = checkpoints.check(), checkpoints.read()
   class_names = tuple(_workdir.read_class_names(workdir))
-  info = _workdir.read_model_info(workdir)
-  if info is None:
-    raise FileNotFoundError(f"{workdir} has no description of its model.")
+  info = _workdir.require_model_info(workdir)
   backbone = pretrained.untrained_backbone(config.backbone, info.recipe)
   model = models.image_classifier_from_config(
     config, backbone.model, len(class_names), info.suggested
@@ -177,6 +186,12 @@ def load(workdir: str | os.PathLike, classifier: str | None = None) -> TrainedMo
   variables = models.join_variables(
     state["trainable"], state.get("frozen", {}), state.get("batch_stats", {})
   )
+  num_outputs = len(variables["params"]["classifier"]["bias"])
+  if num_outputs != len(class_names):
+    raise ValueError(
+      f"{workdir} has {len(class_names)} class names for the {num_outputs} outputs of "
+      f"its network. {_workdir.repair_advice(workdir, 'classes.txt')}"
+    )
   classifier = classifier_to_use(workdir, config, classifier)
   if classifier == "refit":
     refit = _refit.read_refit(workdir, variables)

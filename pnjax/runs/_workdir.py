@@ -7,11 +7,14 @@ import pathlib
 import tempfile
 from typing import Any
 from typing import NamedTuple
+import zipfile
+import zlib
 
 import ml_collections
 import numpy as np
 
 from pnjax import config as config_lib
+from pnjax import pretrained
 from pnjax import runtime
 
 _CONFIG = "config.json"
@@ -20,6 +23,10 @@ _MODEL = "model.json"
 _CLASSES = "classes.txt"
 _RESULT = "result.json"
 _PREDICTIONS = "predictions.npz"
+_CHECKPOINTS = "checkpoints"
+# What every result has.
+_METRICS = ("loss", "top1", "mean_per_class", "per_class", "num_examples")
+_CIRCUMSTANCES = ("wall_seconds", "devices", "versions", "git_revision")
 # Predictions by classifier. As in the result, those of the softmax layer come first.
 _ARRAYS = {"softmax": "prediction", "refit": "refit"}
 
@@ -64,6 +71,10 @@ def prepare_workdir(
   Raises:
     ValueError: if it holds a run of another config, other images or other weights.
   """
+  if not (workdir / _CONFIG).exists() and (workdir / _CHECKPOINTS).exists():
+    raise ValueError(
+      f"{workdir} has checkpoints, but no {_CONFIG}. {_copy_advice(_CONFIG)}"
+    )
   if devices.is_first and not (workdir / _CONFIG).exists():
     runtime.write_json(workdir / _FINGERPRINTS, dict(fingerprints))
     runtime.write_json(workdir / _CONFIG, config.to_dict())
@@ -105,7 +116,13 @@ def read_config(workdir: str | os.PathLike) -> ml_collections.ConfigDict:
   path = pathlib.Path(workdir) / _CONFIG
   if not path.exists():
     raise FileNotFoundError(f"{workdir} holds no run: it has no {_CONFIG}.")
-  config = ml_collections.ConfigDict(runtime.read_json(path))
+  try:
+    fields = runtime.read_json(path)
+  except ValueError as error:
+    raise ValueError(f"{error} {_copy_advice(_CONFIG)}") from error
+  if "class_names" in fields:
+    raise ValueError(f"{workdir} is an exported model, expected the folder of a run.")
+  config = ml_collections.ConfigDict(fields)
   try:
     config_lib.check_fields(config)
   except ValueError as error:
@@ -118,7 +135,29 @@ def read_config(workdir: str | os.PathLike) -> ml_collections.ConfigDict:
 
 def read_fingerprints(workdir: str | os.PathLike) -> dict[str, str | None]:
   """Return the fingerprints of the images and weights of a run."""
-  return runtime.read_json(pathlib.Path(workdir) / _FINGERPRINTS)
+  try:
+    return runtime.read_json(pathlib.Path(workdir) / _FINGERPRINTS)
+  except (FileNotFoundError, ValueError) as error:
+    raise ValueError(
+      f"{workdir} has no readable {_FINGERPRINTS}: {error} "
+      f"{_copy_advice(_FINGERPRINTS)}"
+    ) from error
+
+
+def _copy_advice(name: str) -> str:
+  """Return where to get a file that says which run it is."""
+  return (
+    f"Begin the same run in a new workdir and copy its {name} to here, or choose "
+    "another workdir."
+  )
+
+
+def repair_advice(workdir: str | os.PathLike, name: str) -> str:
+  """Return how to get a file back that a run can write again."""
+  return (
+    f"Remove {name} and {_RESULT} from {workdir}, if they are there, and the command "
+    "that began the run writes them again."
+  )
 
 
 def write_model_info(workdir: pathlib.Path, info: ModelInfo) -> None:
@@ -129,7 +168,32 @@ def write_model_info(workdir: pathlib.Path, info: ModelInfo) -> None:
 def read_model_info(workdir: str | os.PathLike) -> ModelInfo | None:
   """Return the model info of a run; None if it has not been written yet."""
   path = pathlib.Path(workdir) / _MODEL
-  return ModelInfo(**runtime.read_json(path)) if path.exists() else None
+  if not path.exists():
+    return None
+  advice = repair_advice(workdir, _MODEL)
+  try:
+    info = ModelInfo(**runtime.read_json(path))
+  except TypeError as error:
+    raise ValueError(f"{path} has other fields than expected. {advice}") from error
+  except ValueError as error:
+    raise ValueError(f"{error} {advice}") from error
+  if info.recipe not in (None, *pretrained.RECIPES):
+    raise ValueError(f"{path} names the unknown recipe {info.recipe!r}. {advice}")
+  if not isinstance(info.suggested, dict):
+    raise ValueError(
+      f"{path} suggests {info.suggested!r}, expected an object. {advice}"
+    )
+  return info
+
+
+def require_model_info(workdir: str | os.PathLike) -> ModelInfo:
+  """Return the model info of a run that has begun to train."""
+  info = read_model_info(workdir)
+  if info is None:
+    raise FileNotFoundError(
+      f"{workdir} has no {_MODEL}. {repair_advice(workdir, _MODEL)}"
+    )
+  return info
 
 
 def write_class_names(workdir: pathlib.Path, names: Sequence[str]) -> None:
@@ -139,8 +203,18 @@ def write_class_names(workdir: pathlib.Path, names: Sequence[str]) -> None:
 
 def read_class_names(workdir: str | os.PathLike) -> list[str]:
   """Return the classes of a run, in the order of its outputs."""
-  text = (pathlib.Path(workdir) / _CLASSES).read_text(encoding="utf-8")
-  return text.split("\n")[:-1]  # `splitlines` knows more characters that end a line.
+  path, advice = pathlib.Path(workdir) / _CLASSES, repair_advice(workdir, _CLASSES)
+  if not path.exists():
+    raise FileNotFoundError(f"{workdir} has no {_CLASSES}. {advice}")
+  try:
+    text = path.read_text(encoding="utf-8")
+  except UnicodeDecodeError as error:
+    raise ValueError(f"{path} is damaged: {error}. {advice}") from error
+  names = text.split("\n")[:-1]  # `splitlines` knows more characters that end a line.
+  result = read_result(workdir)
+  if result is not None and names != list(result["per_class"]):
+    raise ValueError(f"{path} has other classes than {_RESULT} beside it. {advice}")
+  return names
 
 
 def write_result(
@@ -151,14 +225,28 @@ def write_result(
 ) -> None:
   """Write the result of a run, after the predictions of its classifiers."""
   arrays: dict[str, Any] = {_ARRAYS[name]: x for name, x in predictions.items()}
-  np.savez(workdir / _PREDICTIONS, label=labels, **arrays)
+  temporary = workdir / f".{_PREDICTIONS}"
+  np.savez(temporary, label=labels, **arrays)
+  temporary.replace(workdir / _PREDICTIONS)
   runtime.write_json(workdir / _RESULT, result)
 
 
 def read_result(workdir: str | os.PathLike) -> dict[str, Any] | None:
   """Return the result of a run; None if the run is not finished."""
   path = pathlib.Path(workdir) / _RESULT
-  return runtime.read_json(path) if path.exists() else None
+  if not path.exists():
+    return None
+  advice = "Remove it, and the command that began the run writes it again."
+  try:
+    result = runtime.read_json(path)
+  except ValueError as error:
+    raise ValueError(f"{error} {advice}") from error
+  missing = [name for name in (*_METRICS, *_CIRCUMSTANCES) if name not in result]
+  refit = result.get("refit", dict.fromkeys(_METRICS))
+  missing += [f"refit.{name}" for name in _METRICS if name not in refit]
+  if missing:
+    raise ValueError(f"{path} is damaged: it has no {', '.join(missing)}. {advice}")
+  return result
 
 
 def read_finished(workdir: str | os.PathLike) -> dict[str, Any]:
@@ -182,5 +270,14 @@ def read_predictions(
   workdir: str | os.PathLike, classifier: str = "softmax"
 ) -> tuple[np.ndarray, np.ndarray]:
   """Return the labels and predicted classes of the images evaluated on."""
-  with np.load(pathlib.Path(workdir) / _PREDICTIONS) as arrays:
-    return arrays["label"], arrays[_ARRAYS[classifier]]
+  path = pathlib.Path(workdir) / _PREDICTIONS
+  try:
+    with open(path, "rb") as file, np.load(file) as arrays:
+      return arrays["label"], arrays[_ARRAYS[classifier]]
+  except (
+    *(OSError, EOFError, KeyError, TypeError, ValueError),
+    *(zipfile.BadZipFile, zlib.error),
+  ) as error:
+    raise ValueError(
+      f"{path} is missing or damaged: {error}. {repair_advice(workdir, _PREDICTIONS)}"
+    ) from error

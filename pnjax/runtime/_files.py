@@ -16,12 +16,17 @@ def cache_folder() -> pathlib.Path:
   return pathlib.Path(folder) if folder else pathlib.Path.home() / ".cache" / "pnjax"
 
 
-def read_json(path: pathlib.Path) -> Any:
-  """Read a file that `write_json` wrote."""
+def read_json(path: pathlib.Path) -> dict[str, Any]:
+  """Read an object from a file that `write_json` wrote."""
   try:
-    return json.loads(path.read_text(encoding="utf-8"))
-  except ValueError as error:  # Also raised for text that is not UTF-8.
+    value = json.loads(path.read_text(encoding="utf-8"))
+  except (ValueError, RecursionError) as error:  # Or text that is not UTF-8.
     raise ValueError(f"{path} is damaged: {error}.") from error
+  if not isinstance(value, dict):
+    raise ValueError(
+      f"{path} is damaged: it holds a {type(value).__name__}, expected an object."
+    )
+  return value
 
 
 def write_json(path: pathlib.Path, value: Any) -> None:
@@ -32,8 +37,11 @@ def write_json(path: pathlib.Path, value: Any) -> None:
 def write_text(path: pathlib.Path, text: str) -> None:
   """Write text, completely or not at all."""
   temporary = path.with_name(f".{path.name}.new")
-  temporary.write_text(text, encoding="utf-8")
-  os.replace(temporary, path)
+  try:
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)
+  except OSError as error:
+    raise OSError(f"{path} cannot be written: {error}.") from error
 
 
 def file_digest(path: str | os.PathLike) -> str:

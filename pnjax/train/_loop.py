@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import os
 import pathlib
+import sys
 import time
 from typing import Any
 
@@ -85,6 +86,7 @@ def train_and_evaluate(
       task = experiment.task(model_info.suggested)
       state, position = experiment.initial_state(task), _Position()
       batches = iter(train_inputs.train_batches())
+      _remove_damaged(checkpoints, experiment.devices)
       saved_step = checkpoints.latest_step
       if saved_step is not None:
         state, saved_position = checkpoints.restore(state)
@@ -162,15 +164,26 @@ def _describe_model_once(
   experiment: Experiment, workdir: pathlib.Path
 ) -> runs.ModelInfo:
   """Return the model info that the first process of the run wrote."""
-  if experiment.devices.is_first and runs.read_model_info(workdir) is None:
+  if experiment.devices.is_first:
     runs.write_class_names(workdir, experiment.train_split.class_names)
-    suggested = experiment.suggest_parameters()
-    info = runs.ModelInfo(experiment.backbone.recipe, suggested)
-    runs.write_model_info(workdir, info)
+    if runs.read_model_info(workdir) is None:
+      suggested = experiment.suggest_parameters()
+      info = runs.ModelInfo(experiment.backbone.recipe, suggested)
+      runs.write_model_info(workdir, info)
   experiment.devices.barrier()
-  written = runs.read_model_info(workdir)
-  assert written is not None
-  return written
+  return runs.require_model_info(workdir)
+
+
+def _remove_damaged(checkpoints: runs.Checkpoints, devices: runtime.Devices) -> None:
+  """Remove damaged checkpoints, and print what was wrong with them."""
+  for reason in checkpoints.remove_damaged(devices):
+    if devices.is_first:
+      print(
+        f"a checkpoint was damaged and is removed: {reason}. The run goes on from the "
+        f"one of step {checkpoints.latest_step}.",
+        file=sys.stderr,
+        flush=True,
+      )
 
 
 def _describe(

@@ -44,8 +44,7 @@ def refit_run(
   """
   workdir = pathlib.Path(workdir)
   config, result = runs.read_config(workdir), runs.read_finished(workdir)
-  info = runs.read_model_info(workdir)
-  assert info is not None  # The run is finished.
+  info = runs.require_model_info(workdir)
   experiment = open_experiment(config, runtime.Devices(devices))
   with contextlib.ExitStack() as stack:
     if experiment.devices.is_first:
@@ -55,6 +54,7 @@ def refit_run(
     task = experiment.task(info.suggested)
     folder = workdir / "checkpoints"
     checkpoints = stack.enter_context(runs.Checkpoints(folder, read_only=True))
+    checkpoints.check()
     state, _ = checkpoints.restore(experiment.initial_state(task))
     variables = experiment.devices.replicate(state.variables)
     refit = refit_classifier(experiment, task, variables, train_inputs)

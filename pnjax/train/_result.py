@@ -91,11 +91,12 @@ def write_result(
       "num_vectors": refit.num_vectors,
     }
   if experiment.devices.is_first:
-    if refit is not None:
-      runs.write_refit(workdir, refit.classifier, variables)
-    _write_backbone(experiment, workdir, variables)
     predictions = {name: outcome.predictions for name, outcome in outcomes.items()}
-    runs.write_result(workdir, result, experiment.test_split.labels, predictions)
+    with runs.writing("results", workdir):
+      if refit is not None:
+        runs.write_refit(workdir, refit.classifier, variables)
+      _write_backbone(experiment, workdir, variables)
+      runs.write_result(workdir, result, experiment.test_split.labels, predictions)
   return result
 
 

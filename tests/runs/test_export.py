@@ -125,6 +125,39 @@ def test_a_damaged_file_is_reported_in_a_line(exported, tmp_path, file):
       pretrained.load(folder)
 
 
+@pytest.mark.parametrize("file", ["weights.safetensors", "function.bin", "config.json"])
+def test_a_missing_file_is_reported_in_a_line(exported, tmp_path, file):
+  folder = shutil.copytree(exported, tmp_path / "model")
+  (folder / file).unlink()
+  with pytest.raises(ValueError, match=f"{file} is missing.*; export the model again"):
+    runs.load_exported(folder)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"class_names": []}'])
+def test_a_damaged_config_is_reported_in_a_line(exported, tmp_path, content):
+  folder = shutil.copytree(exported, tmp_path / "model")
+  (folder / "config.json").write_text(content)
+  with pytest.raises(ValueError, match=r"config\.json is missing or damaged; export"):
+    runs.load_exported(folder)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}"])
+def test_a_folder_with_a_damaged_config_is_not_replaced(tmp_path, content):
+  (tmp_path / "config.json").write_text(content)
+  with pytest.raises(FileExistsError, match="exists and is no exported model"):
+    runs.export(tmp_path / "run", tmp_path)
+
+
+def test_a_run_is_not_replaced_by_an_export(finished_run):
+  with pytest.raises(FileExistsError, match="exists and is no exported model"):
+    runs.export(finished_run, finished_run)
+
+
+def test_an_export_is_not_exported_again(exported, tmp_path):
+  with pytest.raises(ValueError, match="is an exported model, expected the folder of"):
+    runs.export(exported, tmp_path / "again")
+
+
 def test_a_missing_image_is_reported_in_a_line(exported, site):
   done = run_alone(site, str(exported / "predict.py"), "nowhere.jpg")
   assert done.returncode == 1
@@ -202,7 +235,7 @@ def test_a_failed_export_leaves_the_earlier_one(
     raise OSError("No space left on device")
 
   monkeypatch.setattr("pnjax.runtime.write_json", fail)
-  with pytest.raises(OSError, match="No space"):
+  with pytest.raises(OSError, match=f"cannot be written to {folder}: No space left"):
     runs.export(finished_run, folder, "softmax")
   assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
   assert [path.name for path in tmp_path.iterdir()] == ["model"]

@@ -1,3 +1,4 @@
+import io
 import json
 
 import pytest
@@ -63,6 +64,51 @@ def test_a_line_that_was_not_finished_is_dropped(folder, length):
   with runs.Records(folder, {"train": 100, "test": 100}) as written:
     written.write(8, "train", {"loss": 2.5})
   assert path.read_text() == whole + line
+
+
+@pytest.mark.parametrize(
+  "line",
+  [b"junk", b"[]", b"3", b"{}", b'{"step": 3}', b"", b"\xff\xfe", b"[" * 10**5],
+  ids=lambda line: str(line[:12]),
+)
+@pytest.mark.parametrize("read", [runs.read_records, begin], ids=["read", "resume"])
+def test_a_line_that_is_no_record_is_named(folder, line, read):
+  path = folder / "metrics.jsonl"
+  whole = path.read_bytes()
+  first, rest = whole.split(b"\n", 1)
+  path.write_bytes(b"\n".join([first, line, rest]))
+  with pytest.raises(ValueError, match=r"^line 2 of .*metrics\.jsonl is ") as error:
+    read(folder)
+  assert "expected a record. Correct it, or remove the line" in str(error.value)
+  assert "\n" not in str(error.value)
+  path.write_bytes(whole)
+  assert steps(folder) == STEPS
+
+
+def test_records_that_are_missing_where_a_run_resumes(folder):
+  (folder / "metrics.jsonl").unlink()
+  with pytest.raises(
+    ValueError, match=r"metrics\.jsonl is missing, with the records of 4"
+  ):
+    runs.Records(folder, {"train": 4, "test": 4})
+  (folder / "metrics.jsonl").touch()
+  with runs.Records(folder, {"train": 4, "test": 4}):
+    pass
+
+
+class _FullDisk(io.StringIO):
+  def write(self, _):
+    raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize("name", ["_metrics", "_timings"])
+def test_a_full_disk_is_reported_in_a_line(tmp_path, monkeypatch, name):
+  message = r"^records cannot be written to .*Errno 28.* the same command continues\.$"
+  with begin(tmp_path) as written:
+    monkeypatch.setattr(written, name, _FullDisk())
+    with pytest.raises(OSError, match=message):
+      written.write(1, "train", {"loss": 0.5})
+      written.write_timing(1, {"images_per_second": 1.5})
 
 
 def test_what_was_flushed_is_there_without_a_close(tmp_path):

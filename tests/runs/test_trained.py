@@ -1,6 +1,10 @@
+import dataclasses
+import json
+import shutil
 import subprocess
 import sys
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -70,6 +74,90 @@ def test_predictions_are_those_of_the_run(trained, finished_run, data_dir):
 def test_bad_images(trained, images, match):
   with pytest.raises(ValueError, match=match):
     trained.predict(images)
+
+
+@pytest.mark.parametrize(
+  "images",
+  [None, 3, {"a": 1}, (image for image in [np.zeros((4, 4, 3), np.uint8)])],
+  ids=["None", "int", "dict", "generator"],
+)
+@pytest.mark.parametrize("method", ["predict", "features", "pooled"])
+def test_images_that_are_no_list(trained, images, method):
+  message = f"type {type(images).__name__}, expected a list of uint8 images"
+  with pytest.raises(TypeError, match=message):
+    getattr(trained, method)(images)
+
+
+def test_images_as_arrays_of_jax(trained, images):
+  expected = trained.predict(images[:1] * 2)
+  np.testing.assert_array_equal(trained.predict(jnp.stack(images[:1] * 2)), expected)
+  arrays = [jnp.asarray(image) for image in images[:1] * 2]
+  np.testing.assert_array_equal(trained.predict(arrays), expected)
+
+
+def test_weights_that_do_not_fit_the_config(trained, images):
+  pooling = trained.model.pooling.clone(reduction=4)
+  other = dataclasses.replace(trained, model=trained.model.clone(pooling=pooling))
+  with pytest.raises(ValueError, match=r"do not fit the network that its config\.json"):
+    other.predict(images)
+
+
+@pytest.fixture
+def workdir(finished_run, tmp_path):
+  """A copy of a finished run, for a test to damage."""
+  return shutil.copytree(finished_run, tmp_path / "run")
+
+
+def test_a_damaged_checkpoint_is_not_read(workdir):
+  path = workdir / "checkpoints/6/run/arrays.npz"
+  content = bytearray(path.read_bytes())
+  content[5000] ^= 1
+  path.write_bytes(content)
+  with pytest.raises(ValueError, match="last checkpoint of the run is damaged: ") as e:
+    pnjax.load(workdir)
+  message = str(e.value)
+  assert f"{path} has changed since it was written" in message
+  assert f"Remove {workdir}/result.json, if it is there, and the command" in message
+  assert "\n" not in message
+
+
+@pytest.mark.parametrize("folder", ["checkpoints", "checkpoints/3"])
+def test_missing_checkpoints(workdir, folder):
+  shutil.rmtree(workdir / "checkpoints/6")
+  shutil.rmtree(workdir / folder)
+  with pytest.raises(FileNotFoundError, match="checkpoints has no checkpoint; the"):
+    pnjax.load(workdir)
+
+
+def test_a_missing_class_of_an_unfinished_run(workdir):
+  (workdir / "result.json").unlink()
+  (workdir / "classes.txt").write_text("dark\nlight\n")
+  with pytest.raises(ValueError, match="has 2 class names for the 3 outputs of its"):
+    pnjax.load(workdir)
+
+
+@pytest.mark.parametrize("name", ["config.json", "classes.txt", "model.json"])
+def test_a_missing_file(workdir, name):
+  (workdir / name).unlink()
+  with pytest.raises(FileNotFoundError, match=f"has no {name}") as error:
+    pnjax.load(workdir)
+  assert "\n" not in str(error.value)
+
+
+def test_a_power_norm_that_is_not_there(workdir):
+  fields = json.loads((workdir / "config.json").read_text())
+  fields["pooling"] |= {"power_norm": "log1p", "eta_prime": None}
+  (workdir / "config.json").write_text(json.dumps(fields))
+  message = "is 'log1p', expected None or one of .* has to be added to `pnjax.ops.POWER"
+  with pytest.raises(ValueError, match=message):
+    pnjax.load(workdir)
+
+
+def test_an_exported_model_is_no_run(tmp_path):
+  fields = {"format": "pnjax exported model 1", "class_names": []}
+  (tmp_path / "config.json").write_text(json.dumps(fields))
+  with pytest.raises(ValueError, match="is an exported model, expected the folder of"):
+    pnjax.load(tmp_path)
 
 
 def test_importing_pnjax_imports_neither_flax_nor_orbax():
