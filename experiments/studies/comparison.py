@@ -76,6 +76,7 @@ def make_table(
   splits = list(splits or _default_splits(config.dataset.split))
   pairs = rows_lib.open_pairs(config, splits)
   dependencies_of = rows_lib.dependencies_of_rows(config, pairs, finetune)
+  _restore_rows(workdir)
   rows_lib.compute_rows(configs, dependencies_of, workdir, pairs, finetune, cache)
   notes = _notes(configs[rows[0]], pairs, finetune)
   if overrides:
@@ -93,6 +94,26 @@ def make_table(
   return table
 
 
+def _restore_rows(workdir: pathlib.Path) -> None:
+  """Store the rows of a table that was copied from elsewhere, such as a published one.
+
+  Args:
+    workdir: Folder of the table.
+  """
+  for method, row in _rows_of_file(workdir / "table.json").items():
+    dependencies = rows_lib.dependencies(row)
+    if stored.load(workdir / "rows", method, dependencies) is None:
+      stored.store(workdir / "rows", method, dependencies, row)
+
+
+def _rows_of_file(path: pathlib.Path) -> dict[str, rows_lib.Row]:
+  """Return the rows of a table; none of one that is missing, damaged or outdated."""
+  try:
+    return table_contents.rows_of(runtime.read_json(path))
+  except (FileNotFoundError, KeyError, TypeError, ValueError):
+    return {}
+
+
 def _keep_other_table(workdir: pathlib.Path, rows: Mapping[str, rows_lib.Row]) -> None:
   """Rename the files of a table whose rows are not all among those to be written.
 
@@ -103,20 +124,14 @@ def _keep_other_table(workdir: pathlib.Path, rows: Mapping[str, rows_lib.Row]) -
   path = workdir / "table.json"
   if not path.exists():
     return
-  try:
-    before = table_contents.rows_of(runtime.read_json(path))
-  except (KeyError, TypeError, ValueError):  # Damaged, or of an earlier version.
-    kept = "table-before"
-  else:
-    dependencies = {
-      method: rows_lib.dependencies(row) for method, row in before.items()
-    }
-    kept = f"table-{stored.dependency_digest(dependencies)}"
-    if all(
-      method in rows and rows_lib.dependencies(rows[method]) == own
-      for method, own in dependencies.items()
-    ):
-      return
+  before = _rows_of_file(path)
+  dependencies = {method: rows_lib.dependencies(row) for method, row in before.items()}
+  kept = f"table-{stored.dependency_digest(dependencies) if before else 'before'}"
+  if before and all(
+    method in rows and rows_lib.dependencies(rows[method]) == own
+    for method, own in dependencies.items()
+  ):
+    return
   for file in workdir.glob("table.*"):
     file.rename(file.with_stem(kept))
   print(f"the table of other settings that was in {workdir} is {kept}.md now")

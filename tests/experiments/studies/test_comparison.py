@@ -1,5 +1,6 @@
 import json
 import re
+import shutil
 import sys
 
 import numpy as np
@@ -139,6 +140,25 @@ def test_a_table_has_all_rows_that_are_stored(make, tmp_path):
   assert "\ntable fop,sop,sop_sc_sigme,bcnn\n" in markdown
   (ax,) = table_files.figure(table).axes
   assert len(ax.get_yticklabels()) == 4
+
+
+def test_a_copied_table_continues(make, tmp_path, monkeypatch):
+  first = make(tmp_path / "first", rows=["fop", "sop"])
+  (tmp_path / "second").mkdir()
+  shutil.copy(tmp_path / "first" / "table.json", tmp_path / "second")
+  computed = []
+  kernel_of_config = probe.kernel_of_config
+  monkeypatch.setattr(
+    probe,
+    "kernel_of_config",
+    lambda *args: computed.append(args[-1]) or kernel_of_config(*args),
+  )
+  second = make(tmp_path / "second", rows=["sop_sc_sigme"])
+  assert computed == ["sop_sc_sigme"]
+  assert [row["method"] for row in second["rows"]] == ["fop", "sop", "sop_sc_sigme"]
+  assert table_contents.rows_of(second) | table_contents.rows_of(first) == (
+    table_contents.rows_of(second)
+  )
 
 
 def test_rows_that_finish_meanwhile_are_shown(make, tmp_path, monkeypatch):
