@@ -179,9 +179,9 @@ def test_all_forms_of_any_features(name, shape, dtype):
     out = {key: arrays[0] for key, arrays in results.items()}
     limit = tolerance(name, x, parameter, lam, dtype)
     unit = float(jnp.finfo(dtype).eps)
-    # The routes of matrix products have errors of their own.
+    # Matrix products have errors of their own, as of doublings up to the bound on η'.
     known = tolerance(name, x, PARAMETERS[name][2] or parameter, lam, dtype)
-    known = known + 500 * unit * bounded
+    known = known + 4000 * unit * bounded
     for key in out.keys() & {"matrix", "pool", "gram", "direct", "matmul"}:
       error = known if key == "matmul" else limit
       assert np.all(largest_difference(out[key], out[key].swapaxes(1, 2)) <= error)
