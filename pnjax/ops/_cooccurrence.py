@@ -80,7 +80,10 @@ def cooccurrence(phi: Float[ArrayLike, "*batch N d"]) -> Float[Array, "*batch d 
   """Co-occurrence matrix M = 1/N Σₙ φₙφₙᵀ (Eq. 10).
 
   Before a Power Normalization, use `sigme_pool(phi, ...)` and the like instead: a
-  single operator, whose derivative passes over the matrix once.
+  single operator, whose derivative passes over the matrix once. MaxExp and SigmE divide
+  by the trace and accept features of any scale. The other functions need co-occurrences
+  that float32 can represent, as those of features up to about 1e18; beyond, they are
+  infinite or NaN.
 
   >>> cooccurrence(jnp.array([[1.0, 0.0], [1.0, 1.0]])).tolist()
   [[1.0, 0.5], [0.5, 0.5]]

@@ -147,14 +147,11 @@ def first_order_maxexp(
   Returns:
     Vectors with entries from 0 to 1.
   """
-  mean = _checks.as_floating("mean", mean)
-  if mean.ndim < 1:
-    raise ValueError("`mean` has shape (), expected vectors [..., d].")
+  mean = _checks.as_vectors("mean", mean)
   x = _checks.upcast(mean)
   eta = _checks.as_scalar("eta", eta, x.dtype, above=0)
   lam = _checks.as_scalar("lam", lam, x.dtype, at_least=0)
-  total = jnp.sum(x, axis=-1, keepdims=True) + lam
-  p = _scaling.divide_by_total(x, total)
+  p = _scaling.sum_normalize(x, lam)
   return maxexp_of_probability(p, eta).astype(mean.dtype)
 
 
@@ -176,26 +173,27 @@ def positive_power(x: Array, power: Array) -> Array:
 
 @jax.custom_jvp
 def maxexp_of_probability(p: Array, eta: Array) -> Array:
-  """Return 1 − (1 − p)^η for p <= 1, to full relative precision."""
-  return -jnp.expm1(eta * log_complement(p))
+  """Return 1 − (1 − p)^η, to full relative precision, and 1 where p >= 1."""
+  return jnp.where(p >= 1, 1, -jnp.expm1(eta * log_complement(p)))
 
 
 @maxexp_of_probability.defjvp
 def _maxexp_of_probability_jvp(primals, tangents):
   # ∂/∂p = η(1 − p)^(η−1) and ∂/∂η = −(1 − p)^η log(1 − p), written out because the
   # chain rule through the logarithm gives 0·∞ at p = 1, the value of a feature map
-  # with a single active channel.
+  # with a single active channel. There, the slope of η < 1 is infinite, and that of the
+  # largest p < 1 stands in for it.
   (p, eta), (p_dot, eta_dot) = primals, tangents
   log_q = log_complement(p)
-  eta_slope = -log_q * jnp.exp(eta * log_q)
+  eta_slope = jnp.where(p >= 1, 0, -log_q * jnp.exp(eta * log_q))
   value = maxexp_of_probability(p, eta)
-  return value, _maxexp_slope(p, value, eta) * p_dot + eta_slope * eta_dot
+  return value, maxexp_slope(p, value, eta) * p_dot + eta_slope * eta_dot
 
 
 def log_complement(p: Array) -> Array:
-  """Return log(1 − p), and the log of the smallest normal number where p >= 1."""
+  """Return log(1 − p), and that of the largest p < 1 where p >= 1."""
   certain = p >= 1  # False for NaN, which must propagate.
-  floor = jnp.log(jnp.finfo(p.dtype).tiny)
+  floor = jnp.log(jnp.finfo(p.dtype).epsneg)
   return jnp.where(certain, floor, jnp.log1p(-jnp.where(certain, 0, p)))
 
 
@@ -223,9 +221,11 @@ def _shifted_power_slope(x, value, parameters):
   return power * value / jnp.where(base <= 0, 1, base)  # The value there is 0.
 
 
-def _maxexp_slope(p, value, eta):
+def maxexp_slope(p, value, eta):
+  """Return the derivative η(1 − p)^(η−1) of MaxExp, which is finite for any p."""
   del value  # Where it is close to 1, it says little about the slope.
-  return eta * jnp.exp((eta - 1) * log_complement(p))
+  slope = eta * jnp.exp((eta - 1) * log_complement(p))
+  return jnp.where((p >= 1) & (eta > 1), 0, slope)
 
 
 def _scaled_arcsinh_slope(x, value, gamma_prime):
@@ -239,6 +239,6 @@ def _centered_sigmoid_slope(x, value, eta_prime):
 
 
 GAMMA = ElementwiseFunction(_shifted_power, _shifted_power_slope)
-MAXEXP = ElementwiseFunction(maxexp_of_probability, _maxexp_slope)
+MAXEXP = ElementwiseFunction(maxexp_of_probability, maxexp_slope)
 ASINHE = ElementwiseFunction(scaled_arcsinh, _scaled_arcsinh_slope)
 SIGME = ElementwiseFunction(centered_sigmoid, _centered_sigmoid_slope)

@@ -57,7 +57,7 @@ def maxexp_pool(
   Returns:
     Matrices with entries from 0 to 1.
   """
-  return _normalize(_elementwise.MAXEXP, phi, lam, eta=eta)
+  return _normalize(_elementwise.MAXEXP, phi, _checks.check_lam(lam), eta=eta)
 
 
 def asinhe_pool(
@@ -99,7 +99,7 @@ def sigme_pool(
   return _normalize(
     _elementwise.SIGME,
     phi,
-    lam if trace_normalize else None,
+    _checks.check_lam(lam) if trace_normalize else None,
     eta_prime=eta_prime,
   )
 

@@ -95,7 +95,9 @@ def spectral_maxexp_forms(
   products = _products.maxexp_products(eta)
   if route == "products":
     route = "matmul"
-  return _forms(_spectrum.MAXEXP, phi, directions, route, products, lam, eta=eta)
+  return _forms(
+    _spectrum.MAXEXP, phi, directions, route, products, _checks.check_lam(lam), eta=eta
+  )
 
 
 def spectral_sigme_forms(
@@ -121,7 +123,13 @@ def spectral_sigme_forms(
   """
   products = _products.sigme_products(eta_prime, max_eta_prime)
   return _forms(
-    _spectrum.SIGME, phi, directions, route, products, lam, eta_prime=eta_prime
+    _spectrum.SIGME,
+    phi,
+    directions,
+    route,
+    products,
+    _checks.check_lam(lam),
+    eta_prime=eta_prime,
   )
 
 

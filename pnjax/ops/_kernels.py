@@ -36,6 +36,8 @@ def equally_spaced_pivots(
     Pivots.
   """
   num_pivots = _checks.as_count("num_pivots", num_pivots, at_least=2)
+  _checks.check_number("low", low)
+  _checks.check_number("high", high)
   if not low < high:
     raise ValueError(f"`low` is {low} and `high` {high}, expected low < high.")
   return jnp.linspace(low, high, num_pivots)

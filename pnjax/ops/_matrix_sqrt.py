@@ -45,15 +45,17 @@ def quadratic_forms(
 def _unit_trace(x: Array) -> tuple[Array, Array]:
   """Return X/c and the constant c for which tr XᵀX + the shift of `_shift` is 1.
 
-  (XᵀX)^½ is homogeneous in X, so that the derivative may take c as constant.
+  (XᵀX)^½ is homogeneous in X, so that the derivative may take c as constant. For X = 0,
+  it is 0: nothing remains of the shift.
   """
   largest = jnp.max(jnp.abs(x), axis=(-2, -1), keepdims=True)
-  largest = jnp.where(largest == 0, 1, largest)
+  zero = largest == 0
+  largest = jnp.where(zero, 1, largest)
   total = jnp.sum(jnp.square(x / largest), axis=(-2, -1), keepdims=True)
   total = jnp.where(total == 0, 1, total)
   scale = largest * jnp.sqrt(total * (1 + _smallest(x.dtype)))
   scale = lax.stop_gradient(scale)
-  return x / scale, scale
+  return x / scale, jnp.where(zero, 0, scale)
 
 
 def _shift(k: Array) -> Array:

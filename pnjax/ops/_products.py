@@ -15,7 +15,6 @@ from collections.abc import Callable
 import dataclasses
 import functools
 import math
-import sys
 from typing import TYPE_CHECKING
 
 import jax
@@ -74,6 +73,7 @@ class Products:
 
 def gamma_products(power: ScalarLike) -> Products | None:
   """Return Gamma with γ = ½, and None for any other γ."""
+  _checks.check_number("power", power, above=0)
   if _checks.is_concrete(power) and power == 0.5:
     return Products(_gamma_pool, _gamma_forms)
   return None
@@ -91,6 +91,9 @@ def sigme_products(
 ) -> Products | None:
   """Return SigmE, and None for a traced η' without an upper bound."""
   bound = max_eta_prime
+  if bound is not None:
+    _checks.check_number("max_eta_prime", bound, above=0)
+  _checks.check_number("eta_prime", eta_prime, above=0)
   if _checks.is_concrete(eta_prime):
     value = np.asarray(eta_prime).item()
     bound = value if bound is None else bound
@@ -100,9 +103,7 @@ def sigme_products(
       )
   if bound is None:
     return None
-  # Outside of these limits, η' itself is refused or overflows.
-  bound = min(max(1.0, bound), sys.float_info.max)
-  return Products(_sigme_pool, _sigme_forms, math.ceil(math.log2(bound)))
+  return Products(_sigme_pool, _sigme_forms, math.ceil(math.log2(max(1.0, bound))))
 
 
 def _gamma_pool(x, power, count):

@@ -1,8 +1,10 @@
 """Division by N and by the trace, with derivatives that are finite at any scale.
 
-The quotient rule squares the denominator, and (tr M)² already overflows float32 for
-features of 1e10. Every total is therefore divided by its own (constant) value first,
-so that all factors stay near one.
+Totals overflow before what they are divided into does: float32 squares of features of
+1e18 have no finite sum, and the quotient rule squares the sum again. Every array is
+therefore divided by its own largest entry first, a constant, so that all factors stay
+near one. Then it is multiplied by the reciprocal of the total: XLA would turn a second
+division into one by the product, which overflows again.
 """
 
 from __future__ import annotations
@@ -21,22 +23,29 @@ if TYPE_CHECKING:
   from jaxtyping import ScalarLike
 
 
-def divide_by_total(x: Array, total: Array) -> Array:
-  """Return x / total, or x where the total is zero."""
-  total, scale = _nonzero_and_constant(total)
-  return (x / scale) / (total / scale)
+_MARGIN = 64
+
+
+def sum_normalize(x: Float[Array, "*batch d"], lam: Array) -> Float[Array, "*batch d"]:
+  """Return x/(Σx + λ), or zero where x is."""
+  scale = _constant_scale(jnp.max(jnp.abs(x), axis=-1, keepdims=True), lam)
+  x = x / scale
+  return x * (1 / _nonzero(jnp.sum(x, axis=-1, keepdims=True) + lam / scale))
 
 
 def trace_normalize(
   m: Float[Array, "*batch d d"], lam: ScalarLike
 ) -> Float[Array, "*batch d d"]:
-  """Return M/(tr M + λ) with its exact derivative.
+  """Return M/(tr M + λ) with its exact derivative, or zero where M is.
 
   With t = tr M + λ, the cotangent G of M/t becomes G/t − I⟨G, M⟩/t². The matrix T
   in the paper's appendices keeps only the diagonal of M in the second term.
   """
   lam = _checks.as_scalar("lam", lam, m.dtype, at_least=0)
-  return divide_by_total(m, _linalg.trace(m)[..., None, None] + lam)
+  diagonal = jnp.abs(jnp.diagonal(m, axis1=-2, axis2=-1))
+  scale = _constant_scale(jnp.max(diagonal, axis=-1)[..., None, None], lam)
+  m = m / scale
+  return m * (1 / _nonzero(_linalg.trace(m)[..., None, None] + lam / scale))
 
 
 def scale_features(
@@ -48,11 +57,27 @@ def scale_features(
   if lam is None:
     return x
   lam = _checks.as_scalar("lam", lam, x.dtype, at_least=0)
-  total = jnp.sum(jnp.square(x), axis=(-2, -1), keepdims=True) + lam
-  total, scale = _nonzero_and_constant(total)
-  return x / jnp.sqrt(scale) / jnp.sqrt(total / scale)
+  # The square of the scale must not vanish: λ/scale² would be 0/0.
+  smallest = 2 * _MARGIN * float(jnp.finfo(x.dtype).tiny) ** 0.5
+  largest = jnp.max(jnp.abs(x), axis=(-2, -1), keepdims=True)
+  addend = jnp.maximum(jnp.sqrt(lax.stop_gradient(lam)), smallest)
+  scale = _constant_scale(largest, addend)
+  x = x / scale
+  total = jnp.sum(jnp.square(x), axis=(-2, -1), keepdims=True) + lam / scale / scale
+  total = _nonzero(total)
+  constant = lax.stop_gradient(total)  # Far below one for features below `smallest`.
+  return x * (1 / jnp.sqrt(constant) / jnp.sqrt(total / constant))
 
 
-def _nonzero_and_constant(total: Array) -> tuple[Array, Array]:
-  total = jnp.where(total == 0, 1, total)
-  return total, lax.stop_gradient(total)
+def _constant_scale(largest: Array, addend: Array) -> Array:
+  """Return a constant near the larger of two, or near 1 if both are zero.
+
+  A quotient of two arrays that are divided by it does not depend on it, and neither
+  does its derivative.
+  """
+  # The reciprocal of the largest numbers, by which XLA multiplies, would vanish.
+  return lax.stop_gradient(_nonzero(jnp.maximum(largest, addend))) / _MARGIN
+
+
+def _nonzero(x: Array) -> Array:
+  return jnp.where(x == 0, 1, x)

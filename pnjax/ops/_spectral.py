@@ -56,7 +56,7 @@ def spectral_maxexp(
   Returns:
     Matrices with eigenvalues from 0 to 1.
   """
-  return _normalize(_spectrum.MAXEXP, m, lam, eta=eta)
+  return _normalize(_spectrum.MAXEXP, m, _checks.check_lam(lam), eta=eta)
 
 
 def spectral_asinhe(
@@ -87,7 +87,7 @@ def spectral_sigme(
   Returns:
     Matrices with eigenvalues from −1 to 1.
   """
-  return _normalize(_spectrum.SIGME, m, lam, eta_prime=eta_prime)
+  return _normalize(_spectrum.SIGME, m, _checks.check_lam(lam), eta_prime=eta_prime)
 
 
 def _normalize(

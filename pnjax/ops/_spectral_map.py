@@ -35,7 +35,8 @@ def spectral_map(
   Unlike that of `jnp.linalg.eigh`, the derivative (in reverse mode) is exact and finite
   where eigenvalues are equal. Arrays that `f` closes over get gradients, too. Where the
   slope of `f` is infinite or NaN, as that of a root at zero, the derivative omits the
-  block of eigenvalues that are equal there.
+  block of eigenvalues that are equal there. Second derivatives, as of `jax.hessian`,
+  are exact where eigenvalues differ, and NaN where two are equal.
 
   >>> spectral_map(jnp.diag(jnp.array([4.0, 9.0])), jnp.sqrt).tolist()
   [[2.0, 0.0], [0.0, 3.0]]
@@ -80,8 +81,8 @@ def spectral_map_pool(
   phi = _checks.as_features("phi", phi)
   _routes.check(route, None, {"f": f})
   x = _scaling.scale_features(phi)
-  _check_zero(f, x.dtype)
   function, constants = _as_spectral_function(f, df, x)
+  _check_zero(f, x.dtype)
   by_gram = _routes.takes_gram(route, x)
   compute = _routes.reverse_mode(_spectral_pool.matrix_function)
   return compute(function, by_gram, x, constants).astype(phi.dtype)
@@ -106,7 +107,7 @@ def _as_spectral_function(
   """Return `f` with its divided difference, and the arrays that both close over."""
   scalar = _linalg.zeros_of(x, ())  # Varies over devices as `x` does.
   value, value_constants = _elementwise("f", f, scalar)
-  slope, slope_constants = _elementwise("df", df or jax.grad(f), scalar)
+  slope, slope_constants = _elementwise("df", jax.grad(f) if df is None else df, scalar)
 
   def divided_difference(x, y, constants):
     return _divided_difference(
@@ -126,6 +127,8 @@ def _elementwise(
   name: str, f: ScalarFunction, scalar: Array
 ) -> tuple[Callable[..., Array], list[Array]]:
   """Return a scalar function as one of arrays and constants, and the constants."""
+  if not callable(f):
+    raise TypeError(f"`{name}` is {f!r}, expected a function of a scalar.")
   dtype = scalar.dtype
   out = jax.eval_shape(f, scalar)
   if not isinstance(out, jax.ShapeDtypeStruct) or out.shape or out.dtype != dtype:

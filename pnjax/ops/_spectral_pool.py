@@ -85,7 +85,7 @@ def spectral_maxexp_pool(
   products = _products.maxexp_products(eta)
   if route == "products":
     route = "matmul"
-  return _pool(_spectrum.MAXEXP, phi, route, products, lam, eta=eta)
+  return _pool(_spectrum.MAXEXP, phi, route, products, _checks.check_lam(lam), eta=eta)
 
 
 def spectral_sigme_pool(
@@ -112,7 +112,9 @@ def spectral_sigme_pool(
     Normalized matrices.
   """
   products = _products.sigme_products(eta_prime, max_eta_prime)
-  return _pool(_spectrum.SIGME, phi, route, products, lam, eta_prime=eta_prime)
+  return _pool(
+    _spectrum.SIGME, phi, route, products, _checks.check_lam(lam), eta_prime=eta_prime
+  )
 
 
 def spectral_asinhe_pool(

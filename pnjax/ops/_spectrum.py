@@ -47,7 +47,12 @@ def _maxexp_difference(x, y, eta):
   # With u = 1 − x and v = 1 − y this is (v^η − u^η) / (v − u).
   log_u = _elementwise.log_complement(x)
   log_v = _elementwise.log_complement(y)
-  return _power_difference(jnp.maximum(log_u, log_v), jnp.minimum(log_u, log_v), eta)
+  log_high = jnp.maximum(log_u, log_v)
+  difference = _power_difference(log_high, jnp.minimum(log_u, log_v), eta)
+  # v^(η−1) where u = 0, and the slope where both are.
+  low, high = jnp.minimum(x, y), jnp.maximum(x, y)
+  difference = jnp.where(high >= 1, jnp.exp((eta - 1) * log_high), difference)
+  return jnp.where(low >= 1, _elementwise.maxexp_slope(low, None, eta), difference)
 
 
 def _power_difference(log_high, log_low, power):

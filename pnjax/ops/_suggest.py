@@ -61,7 +61,7 @@ def suggest_parameters(
 
   Returns:
     Dictionary of scalars `alpha`, `eta_prime`, `eta` and `gamma_prime`; all are 1 if
-    the features are zero, and NaN if they are not finite.
+    the features are zero, and NaN if they or their squares are not finite.
   """
   phi = _checks.as_features("phi", phi)
   x = _checks.upcast(phi)
@@ -70,7 +70,7 @@ def suggest_parameters(
     jnp.nanmean(q) for q in lax.map(_quantiles, x.reshape(-1, *x.shape[-2:]))
   )
   return _or_one(
-    jnp.all(jnp.isfinite(x)),
+    jnp.isfinite(jnp.sum(jnp.square(x))),
     alpha=norm / 3,
     eta_prime=_sigme_slope(share),
     eta=_maxexp_slope(eigenvalue, _EIGENVALUE_LEVEL),
@@ -93,7 +93,7 @@ def suggest_first_order_parameters(
     Dictionary of scalars `eta_prime`, `eta` and `gamma_prime`; all are 1 if the means
     are zero, and NaN if they are not finite.
   """
-  mean = _checks.as_floating("mean", mean)
+  mean = _checks.as_vectors("mean", mean)
   x = jnp.abs(_checks.upcast(mean))
   entry = jnp.nanmean(_nonzero_quantile(x, axis=-1))
   share = entry / jnp.mean(jnp.sum(x, axis=-1))

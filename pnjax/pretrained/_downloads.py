@@ -277,4 +277,4 @@ def _is_intact(path: pathlib.Path) -> bool:
   digest = _digest_file(path)
   if not path.is_file() or not digest.is_file():
     return False
-  return digest.read_text().split()[:1] == [runtime.file_digest(path)]
+  return digest.read_bytes().split()[:1] == [runtime.file_digest(path).encode()]

@@ -1,21 +1,25 @@
 """Reading and writing files of named tensors."""
 
+import collections
 from collections.abc import Callable
 from collections.abc import Mapping
+import contextlib
 import hashlib
+import json
 import os
 import pathlib
 import pickle
 import tempfile
 from typing import Any
 import zipfile
-import zlib
 
 import jax
 import numpy as np
 import safetensors
 import safetensors.numpy
 
+from pnjax.pretrained import _damage
+from pnjax.pretrained import _npz
 from pnjax.pretrained import _numpy_pickle
 from pnjax.pretrained import _tfjs
 
@@ -109,25 +113,30 @@ def _reader(path: pathlib.Path) -> Callable[[pathlib.Path], tuple[Tensors, Metad
 
 
 def _read_safetensors(path: pathlib.Path) -> tuple[Tensors, Metadata]:
-  try:
+  with _unreadable(path):
     with safetensors.safe_open(path, "np") as file:
+      _check_names(path)
       tensors = {name: file.get_tensor(name) for name in file.keys()}
       return tensors, file.metadata() or {}
-  except safetensors.SafetensorError as error:
-    raise _unreadable(path, error) from error
+
+
+def _check_names(path: pathlib.Path) -> None:
+  """Raise ValueError if a header says two things of one name; the last would count."""
+  with path.open("rb") as file:
+    header = file.read(int.from_bytes(file.read(8), "little"))
+
+  def without_repetition(pairs):
+    names = collections.Counter(name for name, _ in pairs)
+    repeated = [name for name, count in names.items() if count > 1]
+    if repeated:
+      raise ValueError(f"it has {repeated[0]} twice")
+
+  json.loads(header, object_pairs_hook=without_repetition)
 
 
 def _read_npz(path: pathlib.Path) -> tuple[Tensors, Metadata]:
-  try:
-    # Opened here because NumPy does not close a damaged file.
-    with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
-      tensors = dict(archive)
-  except TypeError as error:  # NumPy also opens single arrays.
-    raise ValueError(
-      f"{path} is a single array, expected an archive as `numpy.savez` writes it."
-    ) from error
-  except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-    raise _unreadable(path, error) from error
+  with _unreadable(path):
+    tensors = _npz.read(path)
   recipe = tensors.pop("recipe", None)
   return tensors, {} if recipe is None else {"recipe": str(recipe)}
 
@@ -140,28 +149,37 @@ def _read_torch(path: pathlib.Path) -> tuple[Tensors, Metadata]:
       f"{path.name} needs PyTorch to be read; `pip install 'pnjax[torch]'`, or run "
       "`python -m experiments.weights convert` where PyTorch is installed."
     ) from error
-  try:
-    # Tensors only, because a pickle can run any code.
-    content = torch.load(path, map_location="cpu", weights_only=True)
-  except pickle.UnpicklingError as error:
+  refusal = None
+  with _unreadable(path):
+    if zipfile.is_zipfile(path):
+      with zipfile.ZipFile(path) as archive:
+        _damage.check_expansion(path, sum(m.file_size for m in archive.infolist()))
+    try:
+      # Tensors only, because a pickle can run any code.
+      content = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+      refusal = error
+  if refusal is not None:
     raise ValueError(
       f"{path} is damaged or contains more than tensors, and was not unpickled; if you "
       "trust it, save its `state_dict()` alone and load that."
-    ) from error
-  except (RuntimeError, EOFError, OSError, ValueError) as error:
-    raise _unreadable(path, error) from error
+    ) from refusal
   if isinstance(content, dict):
     content = content.get("state_dict", content)
   if not isinstance(content, dict) or not all(
-    isinstance(x, torch.Tensor) for x in content.values()
+    isinstance(name, str) and isinstance(x, torch.Tensor) for name, x in content.items()
   ):
     raise ValueError(
       f"{path} is no dictionary of tensors; save the `state_dict()` of the network."
     )
-  return {
-    name: (x.float() if x.is_floating_point() else x).numpy()
-    for name, x in content.items()
-  }, {}
+  with _unreadable(path):
+    # A tensor may repeat a number of its file any number of times.
+    num_bytes = sum(x.numel() * x.element_size() for x in content.values())
+    _damage.check_expansion(path, num_bytes)
+    return {
+      name: (x.float() if x.is_floating_point() else x).detach().numpy()
+      for name, x in content.items()
+    }, {}
 
 
 def _read_package(path: pathlib.Path) -> tuple[Tensors, Metadata]:
@@ -172,7 +190,7 @@ def _read_pickle(path: pathlib.Path) -> tuple[Tensors, Metadata]:
   return _numpy_pickle.read(path), {}
 
 
-def _unreadable(path: pathlib.Path, error: Exception) -> ValueError:
-  return ValueError(
-    f"{path} cannot be read and may be truncated ({error}); get it again."
+def _unreadable(path: pathlib.Path) -> contextlib.AbstractContextManager[None]:
+  return _damage.as_value_error(
+    f"{path} cannot be read and may be truncated (", "); get it again."
   )

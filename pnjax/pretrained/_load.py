@@ -14,6 +14,7 @@ from jax.typing import ArrayLike
 import numpy as np
 
 from pnjax import models
+from pnjax.pretrained import _damage
 from pnjax.pretrained import _files
 from pnjax.pretrained import _layouts
 from pnjax.pretrained import _names
@@ -115,11 +116,11 @@ def load(
   name, recipe = _recipes.choose_recipe(
     os.fspath(path), recipe, stated, override_recipe
   )
-  broken = [key for key, tensor in tensors.items() if not np.isfinite(tensor).all()]
+  broken = [key for key, tensor in tensors.items() if not _is_finite(tensor)]
   if broken:
     raise ValueError(
       f"{os.fspath(path)} is damaged: not all values are finite in "
-      f"{', '.join(broken[:_MAX_LISTED])}."
+      f"{', '.join(map(_damage.printable, broken[:_MAX_LISTED]))}."
     )
   if recipe.num_classes is None:
     tensors = {k: x for k, x in tensors.items() if not _names.is_classifier(k)}
@@ -133,6 +134,14 @@ def load(
   except ValueError as error:
     raise ValueError(f"{os.fspath(path)} does not fit {name!r}. {error}") from error
   return Pretrained(name, recipe, model, variables)
+
+
+def _is_finite(tensor: np.ndarray) -> bool:
+  """Whether all values are finite in float32, if they are real numbers at all."""
+  if not jnp.issubdtype(tensor.dtype, jnp.floating):
+    return True  # Refused as none that a network has.
+  with np.errstate(over="ignore"):
+    return bool(np.isfinite(tensor.astype(np.float32, copy=False)).all())
 
 
 def save(path: str | os.PathLike, weights: Pretrained) -> None:
@@ -227,7 +236,7 @@ def _check(
 def _count(title: str, names: Iterable[str]) -> str:
   """Return `2 missing (a, b)`, or nothing."""
   names = sorted(names)
-  shown = ", ".join(names[:_MAX_LISTED])
+  shown = ", ".join(map(_damage.printable, names[:_MAX_LISTED]))
   more = len(names) - _MAX_LISTED
   rest = f" and {more} more" if more > 0 else ""
   return f"{len(names)} {title} ({shown}{rest})" if names else ""

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from flax import traverse_util
 import numpy as np
 
+from pnjax.pretrained import _damage
 from pnjax.pretrained import _files
 
 # One entry, since the order of several would differ from file to file.
@@ -73,11 +74,14 @@ def read_description(path: str, metadata: Mapping[str, str]) -> Description | No
   if _KEY not in metadata:
     return None
   try:
-    return Description(**json.loads(metadata[_KEY]))
-  except (TypeError, ValueError) as error:
+    description = Description(**json.loads(metadata[_KEY]))
+    if not all(isinstance(x, str) for x in description if x is not None):
+      raise TypeError(description)
+    return description
+  except (TypeError, ValueError, RecursionError) as error:
     raise ValueError(
       f"{path} is damaged, or of a later version of pnjax: its metadata are "
-      f"{metadata[_KEY]!r}."
+      f"{_damage.printable(repr(metadata[_KEY]))}."
     ) from error
 
 

@@ -1,27 +1,18 @@
 """Pickles of NumPy arrays, read without running anything that they ask for."""
 
+from collections.abc import Iterator
+import io
 import pathlib
 import pickle
 import re
-import struct
 from typing import Any
 
-from flax import traverse_util
 import numpy as np
 
-# What damaged pickles raise.
-_DAMAGED = (
-  pickle.UnpicklingError,
-  ArithmeticError,
-  AttributeError,
-  EOFError,
-  LookupError,
-  MemoryError,
-  RecursionError,
-  TypeError,
-  ValueError,
-  struct.error,
-)
+from pnjax.pretrained import _damage
+
+# A long name of a dictionary would be repeated for each array in it.
+_MAX_NAME = 1000
 
 
 def read(path: pathlib.Path) -> dict[str, np.ndarray]:
@@ -34,18 +25,32 @@ def read(path: pathlib.Path) -> dict[str, np.ndarray]:
   Args:
     path: File that `pickle.dump` wrote, with protocol 3 or 4.
   """
-  try:
+  before = f"{path} is damaged or contains more than arrays, and was not unpickled: "
+  with _damage.as_value_error(before, ""):
     with open(path, "rb") as file:
-      content = _Unpickler(file).load()
+      content = _Unpickler(io.BytesIO(file.read())).load()
     if not isinstance(content, dict):
       raise TypeError(f"it is {type(content).__name__}, expected a dictionary.")
-    leaves = traverse_util.flatten_dict(content, sep="/")
-    return {name: _array(name, leaf) for name, leaf in leaves.items()}
-  except _DAMAGED as error:
-    reason = str(error) or type(error).__name__
-    raise ValueError(
-      f"{path} is damaged or contains more than arrays, and was not unpickled: {reason}"
-    ) from error
+    return dict(_leaves(content, "", set()))
+
+
+def _leaves(
+  content: dict, prefix: str, seen: set[int]
+) -> Iterator[tuple[str, np.ndarray]]:
+  """Yield names and arrays, with slashes between the names of nested dictionaries."""
+  # A few dictionaries that hold each other several times would have billions of leaves.
+  if id(content) in seen:
+    raise ValueError(f"it has the same dictionary twice, as {prefix}.")
+  if len(prefix) > _MAX_NAME:
+    raise ValueError(f"its names have more than {_MAX_NAME} characters.")
+  seen.add(id(content))
+  for key, value in content.items():
+    if not isinstance(key, str):
+      raise TypeError(f"it has the key {key!r}, expected str.")
+    if isinstance(value, dict):
+      yield from _leaves(value, f"{prefix}{key}/", seen)
+    else:
+      yield f"{prefix}{key}", _array(key, value)
 
 
 def _array(name: str, leaf: Any) -> np.ndarray:
@@ -81,6 +86,7 @@ class _Array:
     _, shape, dtype, is_fortran, data = state
     if not isinstance(dtype, _Dtype) or not isinstance(data, bytes):
       raise TypeError("the contents of an array are not numbers.")
+    _damage.check_shape("an array", shape)
     self.value = np.frombuffer(data, dtype.value).reshape(
       shape, order="F" if is_fortran else "C"
     )
@@ -95,7 +101,9 @@ _STAND_INS = {
 }
 
 
-class _Unpickler(pickle.Unpickler):
+# The reader in Python: the one in C takes as much memory as a pickle claims to need,
+# before it looks for the contents.
+class _Unpickler(pickle._Unpickler):
   def find_class(self, module_name: str, global_name: str) -> Any:
     """Return what stands for a name, or refuse it."""
     if (module_name, global_name) not in _STAND_INS:

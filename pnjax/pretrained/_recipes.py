@@ -9,6 +9,7 @@ import dataclasses
 from typing import Any
 
 from pnjax import models
+from pnjax.pretrained import _damage
 from pnjax.pretrained._preprocessing import CENTERED
 from pnjax.pretrained._preprocessing import Preprocessing
 
@@ -153,7 +154,8 @@ def choose_recipe(
         f"{path} does not state its recipe; pass `recipe`, one of {choices}."
       )
     if name not in RECIPES:
-      raise ValueError(f"{path}: recipe is {name!r}, expected one of {choices}.")
+      unknown = _damage.printable(repr(name))
+      raise ValueError(f"{path}: recipe is {unknown}, expected one of {choices}.")
     recipe = RECIPES[name]
   if stated is not None and name != stated and not override:
     raise ValueError(

@@ -1,4 +1,5 @@
 import functools
+import math
 
 import jax
 import jax.numpy as jnp
@@ -195,10 +196,20 @@ def test_gradients_in_float64(rng, x64):
     ({"rank": 2.5}, "`rank` is 2.5, expected a whole number"),
     ({"reduction": 0}, "`reduction` is 0, expected a whole number"),
     ({"rank": 8, "triangle": False}, "`rank` is 8, expected None for `triangle=False`"),
+    ({"reduction": "4"}, "`reduction` is 4, expected a whole number"),
+    ({"power_norm": "sigme", "beta": math.nan}, "`beta` is nan, expected a number"),
+    ({"num_pivots": 1}, "`num_pivots` is 1, expected at least 2"),
+    ({"num_pivots": 3, "sigma": 0.0}, "`sigma` is 0.0, expected > 0"),
+    ({"num_pivots": 3, "alpha": math.nan}, "`alpha` is nan, expected a finite number"),
+    ({"power_norm": "sigme", "eta_prime": -1.0}, "`eta_prime` is -1.0, expected > 0"),
+    ({"power_norm": "sigme", "lam": -1.0}, "`lam` is -1.0, expected >= 0"),
+    ({"power_norm": "sigme", "lam": None}, "`lam` is None, expected a number"),
+    ({"trace_power": 0}, "`power` is 0, expected > 0"),
+    ({"kappa": math.inf}, "`kappa` is inf, expected a finite number"),
   ],
 )
 def test_bad_attributes(rng, attributes, match):
-  with pytest.raises(ValueError, match=match):
+  with pytest.raises((TypeError, ValueError), match=match):
     pool(models.SecondOrderPooling(**attributes), feature_maps(rng, 2, 3, 3, 5))
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pnjax import ops
+from pnjax.ops import _elementwise
 from tests.ops import families
 
 # Table 1: ψ(p) and ψ'(p) as written in the paper, for p in (0, 1).
@@ -162,6 +163,29 @@ def test_pools_equal_the_composition(x64, rng, name, shape):
   )
   for a, b in zip(got, want, strict=True):
     np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("eta", [0.01, 0.5, 1.0, 3.0])
+def test_maxexp_of_certainty_is_one(eta):
+  p = jnp.ones(())
+  value, slope = jax.value_and_grad(_elementwise.maxexp_of_probability, (0, 1))(p, eta)
+  assert value == 1
+  # The slope by p is infinite for η < 1, where that of the largest p < 1 is taken.
+  below = jax.grad(_elementwise.maxexp_of_probability)(jnp.nextafter(p, 0), eta)
+  np.testing.assert_allclose(slope[0], below if eta <= 1 else 0, rtol=1e-5)
+  assert slope[1] == 0
+
+
+def test_spectral_maxexp_of_one_vector_is_its_projection(rng):
+  """Its eigenvalue is 1, and 0 ** η is 0 for any η > 0."""
+  x = jnp.asarray(rng.uniform(0.5, 1, (1, 4)), jnp.float32)
+  expected = x.T @ x / jnp.sum(jnp.square(x))
+  for route in ("gram", "direct"):
+    out, pull_back = jax.vjp(
+      lambda x, route=route: ops.spectral_maxexp_pool(x, 0.01, 0.0, route), x
+    )
+    np.testing.assert_allclose(out, expected, atol=0.1 if route == "direct" else 1e-5)
+    assert np.isfinite(pull_back(jnp.ones_like(out))[0]).all()
 
 
 def test_maxexp_of_a_single_active_channel(rng):

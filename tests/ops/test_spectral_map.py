@@ -63,6 +63,20 @@ def test_pool_equals_asinhe(x64, rng, kind, route):
     np.testing.assert_allclose(a, b, atol=1e-9, rtol=1e-9)
 
 
+def test_second_derivatives_are_nan_at_ties_and_exact_elsewhere(x64, rng):
+  """Never finite and wrong."""
+
+  def loss(m):
+    return jnp.sum(jnp.sin(m) * ops.spectral_map(m, jnp.tanh))
+
+  assert np.isnan(jax.hessian(loss)(jnp.eye(2))).any()
+  m, _ = families.matrix_with_spectrum(rng, (0.5, 2.0))
+  direction = families.matrix_with_spectrum(rng, (1.0, -1.0))[0]
+  got = jnp.einsum("ijkl,kl->ij", jax.hessian(loss)(jnp.asarray(m)), direction)
+  low, high = (jax.grad(loss)(m + step * direction) for step in (-1e-5, 1e-5))
+  np.testing.assert_allclose(got, (high - low) / 2e-5, rtol=1e-5, atol=1e-7)
+
+
 def test_a_function_of_either_sign(x64, rng):
   """The route through the Gram matrix takes no roots of ψ(w)/w."""
   phi = rng.normal(size=(4, 6))

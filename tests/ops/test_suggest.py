@@ -72,7 +72,7 @@ def test_zero_features_give_one(phi):
   assert all(value == 1 for value in suggested.values())
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e25])
 def test_non_finite_features_give_nan(phi, value):
   phi[0, 0, 0] = value
   assert all(np.isnan(v) for v in suggest_parameters(phi).values())

@@ -279,3 +279,11 @@ def test_cache_is_used_while_it_is_intact(file, cache, set_sources, monkeypatch)
   (cache / f"{path.name}.sha256").unlink()
   with pytest.raises(pretrained.UnavailableError):
     pretrained.fetch("alexnet")
+
+
+def test_cache_with_a_digest_that_is_no_text(file, cache, set_sources):
+  set_sources(Source(RECIPE, runtime.file_digest(file)))
+  path = pretrained.fetch("alexnet", file, cache)
+  (cache / f"{path.name}.sha256").write_bytes(b"\xff\xfe")
+  with pytest.raises(pretrained.UnavailableError):
+    pretrained.fetch("alexnet", cache=cache)

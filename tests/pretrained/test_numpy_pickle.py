@@ -72,7 +72,7 @@ def reconstruct(state):
     (reconstruct((1, (1,), np.dtype("f4"), False, [1])), "are not numbers"),
     (reconstruct(None), "has no attribute 'value'"),
     (3, "a is int, expected an array"),
-    ({1: np.zeros(3)}, "expected str instance"),
+    ({1: np.zeros(3)}, "it has the key 1, expected str"),
   ],
 )
 def test_anything_else_is_refused_in_one_line(tmp_path, monkeypatch, call, message):
