@@ -35,8 +35,8 @@ def main() -> int:
     logging.set_verbosity(logging.WARNING)
   runtime.keep_freed_memory()
   try:
-    runtime.connect_hosts(_COORDINATOR.value, _NUM_HOSTS.value, _HOST.value)
-    result = train.train_and_evaluate(config, workdir)
+    with runtime.connect_hosts(_COORDINATOR.value, _NUM_HOSTS.value, _HOST.value):
+      result = train.train_and_evaluate(config, workdir)
   except cli.known_errors() as error:
     logging.debug("Traceback:", exc_info=True)
     return cli.fail(error)

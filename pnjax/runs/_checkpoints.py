@@ -33,8 +33,10 @@ class Checkpoints:
   def __enter__(self) -> "Checkpoints":
     return self
 
-  def __exit__(self, *_) -> None:
-    self._manager.close()  # Waits for a checkpoint that is being written.
+  def __exit__(self, kind: type[BaseException] | None, *_) -> None:
+    if kind is None or jax.process_count() == 1:
+      self._manager.close()  # Waits for a checkpoint that is being written.
+    # Otherwise it would also wait for hosts that may never come.
 
   @property
   def latest_step(self) -> int | None:

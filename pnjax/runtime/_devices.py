@@ -129,21 +129,3 @@ class Devices:
 def to_host(tree: Any) -> Any:
   """Return a replicated tree as NumPy arrays."""
   return jax.tree.map(lambda x: np.asarray(x.addressable_data(0)), tree)
-
-
-def connect_hosts(
-  coordinator: str | None, num_hosts: int | None, host: int | None
-) -> None:
-  """Connect to the other hosts of a run, if there are any.
-
-  Args:
-    coordinator: `address:port` of host 0, or `"auto"` on a cluster that JAX knows.
-    num_hosts: Number of hosts, if the cluster does not tell.
-    host: Index of this host, if the cluster does not tell.
-  """
-  if coordinator is None:
-    if num_hosts is not None or host is not None:
-      raise ValueError("--num_hosts and --host need --coordinator, which is missing.")
-    return
-  address = None if coordinator == "auto" else coordinator
-  jax.distributed.initialize(address, num_hosts, host)

@@ -1,6 +1,7 @@
 """The same config on different numbers of devices and hosts."""
 
 import signal
+import time
 
 import numpy as np
 import pytest
@@ -69,10 +70,65 @@ def test_two_hosts_of_which_one_is_stopped(start, alone, tmp_path):
   assert_same_outcome(tmp_path, alone)
 
 
-def _start_hosts(start, workdir):
+@pytest.mark.slow
+def test_two_hosts_of_which_one_is_killed_five_times(start, tmp_path, rng):
+  runs.finish(*_start_hosts(start, tmp_path / "whole"))
+  workdir = tmp_path / "killed"
+  moments = ["in a start", "later", "in a save", "later", "in a save"]
+  for i, moment in enumerate(moments):
+    hosts = _start_hosts(start, workdir)
+    victim, other = hosts[i % 2], hosts[1 - i % 2]
+    try:
+      _wait_for(moment, victim, workdir / "checkpoints", rng)
+      assert victim.poll() is None, victim.communicate()
+    finally:
+      victim.kill()
+      victim.communicate()
+    _, errors = other.communicate(timeout=30)
+    assert errors == (
+      f"error: host {i % 2} was killed or cannot be reached any more; start all hosts "
+      "again to continue.\n"
+    )
+    assert other.returncode == 1
+  runs.finish(*_start_hosts(start, workdir))
+  runs.assert_same_run(workdir, tmp_path / "whole")
+
+
+def _wait_for(moment, process, checkpoints, rng):
+  """Returns at a random moment, or where the next checkpoint is written."""
+  if moment == "in a start":
+    time.sleep(rng.uniform(2, 6))
+    return
+  known = _steps(checkpoints)
+  deadline = time.monotonic() + runs.PATIENCE
+  while process.poll() is None and _steps(checkpoints) <= known:
+    assert time.monotonic() < deadline, "no checkpoint is written"
+    time.sleep(1e-3)
+  if moment == "later":
+    time.sleep(rng.uniform(0, 0.2))
+
+
+def _steps(checkpoints):
+  """The steps whose checkpoints were begun."""
+  names = checkpoints.glob("*") if checkpoints.exists() else []
+  return {int(path.name.split(".")[0]) for path in names}
+
+
+@pytest.mark.slow
+def test_two_hosts_with_other_configs(start, tmp_path):
+  first, second = _start_hosts(start, tmp_path, "--config.train.batch_size=16")
+  _, errors = first.communicate(timeout=runs.PATIENCE)
+  _, errors_of_second = second.communicate(timeout=runs.PATIENCE)
+  assert "train.batch_size was 8 and is 16" in errors_of_second
+  assert errors == errors_of_second.replace("error: ", "error: host 1 failed: ")
+  assert first.returncode == second.returncode == 1
+
+
+def _start_hosts(start, workdir, *args_of_second):
   coordinator = f"--coordinator=localhost:{runs.free_port()}"
   return [
-    start(workdir, coordinator, "--num_hosts=2", f"--host={host}") for host in range(2)
+    start(workdir, coordinator, "--num_hosts=2", f"--host={host}", *args)
+    for host, args in enumerate([(), args_of_second])
   ]
 
 
