@@ -116,6 +116,20 @@ class Devices:
       return x
     return multihost_utils.process_allgather(jnp.asarray(x), tiled=True)
 
+  def gather_examples(
+    self, values: np.ndarray, index: np.ndarray
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """Return the values and positions of the examples of all hosts, in their order.
+
+    Args:
+      values: Rows of a batch of this host.
+      index: Position of each of its examples; negative for padding, which is left out.
+    """
+    values, index = np.asarray(self.gather(values)), np.asarray(self.gather(index))
+    order = np.argsort(index, kind="stable")
+    order = order[index[order] >= 0]
+    return values[order], index[order]
+
   def barrier(self) -> None:
     """Wait for all hosts, and so for the files that the first one wrote."""
     if self.num_hosts > 1:

@@ -158,9 +158,10 @@ def _listen_on(port: int) -> socket.socket:
   try:
     return socket.create_server(("", port), family=family, dualstack_ipv6=dual)
   except OSError as error:
+    reason = os.strerror(error.errno or 0)
     raise OSError(
-      f"host 0 cannot listen on port {port} of --coordinator: {os.strerror(error.errno or 0)}. Choose "
-      "another port for all hosts."
+      f"host 0 cannot listen on port {port} of --coordinator: {reason}. Choose another "
+      "port for all hosts."
     ) from error
 
 

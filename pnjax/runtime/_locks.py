@@ -22,4 +22,6 @@ def lock_folder(folder: pathlib.Path) -> Iterator[None]:
       raise BlockingIOError(
         f"another process is writing to {folder}; wait for it to end."
       ) from error
+    except OSError as error:  # Some network disks know no locks.
+      raise OSError(f"{folder} cannot be locked: {error.strerror}.") from error
     yield

@@ -132,7 +132,9 @@ def test_an_address_of_another_server():
 def test_a_port_that_is_in_use(address):
   with socket.create_server(("", int(address.split(":")[1]))):
     error = connect(address, 2, 0)
-  assert re.search(r"cannot listen on port \d+ of .* in use\. Choose", str(error))
+  assert re.search(
+    r"cannot listen on port \d+ of .* in use\. Choose another", str(error)
+  )
 
 
 def test_two_processes_with_the_same_index(address):

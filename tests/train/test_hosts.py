@@ -74,7 +74,7 @@ def test_two_hosts_of_which_one_is_stopped(start, alone, tmp_path):
 def test_two_hosts_of_which_one_is_killed_five_times(start, tmp_path, rng):
   runs.finish(*_start_hosts(start, tmp_path / "whole"))
   workdir = tmp_path / "killed"
-  moments = ["in a start", "later", "in a save", "later", "in a save"]
+  moments = ["early", "later", "in a save", "later", "in a save"]
   for i, moment in enumerate(moments):
     hosts = _start_hosts(start, workdir)
     victim, other = hosts[i % 2], hosts[1 - i % 2]
@@ -84,7 +84,7 @@ def test_two_hosts_of_which_one_is_killed_five_times(start, tmp_path, rng):
     finally:
       victim.kill()
       victim.communicate()
-    _, errors = other.communicate(timeout=30)
+    _, errors = other.communicate(timeout=60)
     assert errors == (
       f"error: host {i % 2} was killed or cannot be reached any more; start all hosts "
       "again to continue.\n"
@@ -96,8 +96,9 @@ def test_two_hosts_of_which_one_is_killed_five_times(start, tmp_path, rng):
 
 def _wait_for(moment, process, checkpoints, rng):
   """Returns at a random moment, or where the next checkpoint is written."""
-  if moment == "in a start":
-    time.sleep(rng.uniform(2, 6))
+  assert "[Gloo]" in process.stdout.readline()  # The hosts are connected.
+  if moment == "early":
+    time.sleep(rng.uniform(0, 2))
     return
   known = _steps(checkpoints)
   deadline = time.monotonic() + runs.PATIENCE
@@ -112,6 +113,32 @@ def _steps(checkpoints):
   """The steps whose checkpoints were begun."""
   names = checkpoints.glob("*") if checkpoints.exists() else []
   return {int(path.name.split(".")[0]) for path in names}
+
+
+@pytest.mark.slow
+def test_two_hosts_share_cached_features(
+  data_dir, alexnet_weights, compilation_cache, tmp_path, monkeypatch
+):
+  config = runs.make_frozen_config(data_dir, alexnet_weights)
+  config.train.cache_features = True
+  config.train.cached_views = 2
+  config.classifier.refit = True
+  file = runs.write_config(config, tmp_path / "config.py")
+
+  def start_frozen(workdir, *args):
+    monkeypatch.setenv("PNJAX_CACHE", str(workdir / "cache"))
+    arguments = f"--config={file}", f"--workdir={workdir}", *args
+    return runs.start(*arguments, compilation_cache=compilation_cache)
+
+  runs.finish(start_frozen(tmp_path / "alone"))
+  runs.finish(*_start_hosts(start_frozen, tmp_path / "together"))
+  assert_same_outcome(tmp_path / "together", tmp_path / "alone")
+  alone, together = (
+    sorted((tmp_path / name / "cache").rglob("maps")) for name in ("alone", "together")
+  )
+  assert len(alone) == len(together) == 2
+  for one, other in zip(alone, together, strict=True):
+    assert one.read_bytes() == other.read_bytes()
 
 
 @pytest.mark.slow
