@@ -66,28 +66,30 @@ def cached_feature_maps(
   }
   _announce(caches, splits, views, devices)
   for split, view in zip(splits, views, strict=True):
-    missing = split.subset(caches[view].missing(split.digests))
-    _check_shared(caches[view], missing, devices)
+    missing = _missing(caches[view], split, devices)
     if len(missing):
       batches = _extract_batches(
         config, backbone.variables, extract, missing, devices, view
       )
       _write(caches[view], batches, devices)
+      _missing(caches[view], split, devices)  # All hosts have read them.
   return [
     caches[view].read(split.digests) for split, view in zip(splits, views, strict=True)
   ]
 
 
-def _check_shared(
-  cache: FeatureCache, missing: data.Split, devices: runtime.Devices
-) -> None:
-  """Raise ValueError if the hosts do not miss the same feature maps."""
-  digest = zlib.crc32("".join(missing.digests).encode())
-  if len(np.unique(devices.gather(np.array([digest], np.uint32)))) > 1:
+def _missing(
+  cache: FeatureCache, split: data.Split, devices: runtime.Devices
+) -> data.Split:
+  """Return the images without a feature map, which must be the same on all hosts."""
+  missing = split.subset(cache.missing(split.digests))
+  digest = np.array([zlib.crc32("".join(missing.digests).encode())], np.uint32)
+  if len(np.unique(devices.gather(digest))) > 1:
     raise ValueError(
       f"the hosts find different feature maps in {cache.folder}, expected one folder "
-      "that all of them share; set PNJAX_CACHE."
+      "that all of them share; PNJAX_CACHE sets it."
     )
+  return missing
 
 
 def _write(

@@ -15,7 +15,7 @@ _MEASURES = ("top1", "mean_per_class", "per_class", "num_examples", "num_steps")
 def start(data_dir, tmp_path_factory, compilation_cache):
   """Starts the command that begins or continues a run in a folder."""
   config = runs.make_config(data_dir)
-  config.train.num_epochs = 4
+  config.train.num_epochs = 6
   file = runs.write_config(config, tmp_path_factory.mktemp("config") / "config.py")
   return lambda workdir, *args, num_devices=1: runs.start(
     f"--config={file}",
