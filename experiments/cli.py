@@ -21,14 +21,15 @@ import ml_collections
 from ml_collections import config_flags
 
 from experiments import config_files
+from experiments import interrupts
 
 _Main = Callable[..., int]
 
 # Flags that are defined here belong to the command that calls this module.
 flags.disclaim_key_flags()
 
-# Exit status of a command that Ctrl-C ended, so that `&&` does not go on.
-INTERRUPTED = 130
+# Exit status of a command that Ctrl-C ended.
+INTERRUPTED = interrupts.INTERRUPTED
 # Exit status of a command whose output was not read to the end.
 BROKEN_PIPE = 141
 
@@ -217,7 +218,8 @@ def add_verbosity(parser: argparse.ArgumentParser) -> None:
 
 def _interruptible(main: Callable[[], int], message: str) -> int:
   try:
-    status = main()
+    with interrupts.raise_interrupts():
+      status = main()
     sys.stdout.flush()  # Python would do it at exit, too late to handle an error.
     return status
   except KeyboardInterrupt as error:

@@ -35,8 +35,8 @@ def main() -> int:
   config, workdir = _CONFIG.value, _WORKDIR.value
   _check_hosts()
   runtime.keep_freed_memory()
-  runtime.connect_hosts(_COORDINATOR.value, _NUM_HOSTS.value, _HOST.value)
-  result = train.train_and_evaluate(config, workdir)
+  with runtime.connect_hosts(_COORDINATOR.value, _NUM_HOSTS.value, _HOST.value):
+    result = train.train_and_evaluate(config, workdir)
   status = cli.INTERRUPTED if result is None else 0
   if not runtime.Devices().is_first:
     return status

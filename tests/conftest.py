@@ -71,14 +71,9 @@ def config(data_dir, compilation_cache):
 
 
 @pytest.fixture
-def frozen_config(config, alexnet_weights):
+def frozen_config(data_dir, alexnet_weights, compilation_cache):
   """The same for a frozen AlexNet."""
-  config.backbone.name = "alexnet"
-  config.backbone.weights = str(alexnet_weights)
-  config.dataset.image_size = 64
-  config.dataset.augment = "none"
-  config.train.trainable = "none"
-  return config
+  return small_runs.make_frozen_config(data_dir, alexnet_weights)
 
 
 @pytest.fixture(scope="session")

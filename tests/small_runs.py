@@ -84,6 +84,17 @@ def make_config(data_dir):
   return config
 
 
+def make_frozen_config(data_dir, weights):
+  """The same for a frozen AlexNet."""
+  config = make_config(data_dir)
+  config.backbone.name = "alexnet"
+  config.backbone.weights = str(weights)
+  config.dataset.image_size = 64
+  config.dataset.augment = "none"
+  config.train.trainable = "none"
+  return config
+
+
 def run(config, workdir, num_devices=1):
   """Trains and evaluates in this process."""
   return train.train_and_evaluate(config, workdir, jax.devices()[:num_devices])

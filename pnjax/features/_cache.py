@@ -7,15 +7,19 @@ row counts once its name is written, which happens after its numbers.
 """
 
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+import contextlib
 import hashlib
+import io
 import json
 import math
 import os
 import pathlib
 import shutil
 from typing import Any
+import weakref
 import zlib
 
 import numpy as np
@@ -46,30 +50,38 @@ class FeatureCache:
       key: Everything that a feature map depends on except the image, as JSON.
       shape: Shape of the feature map of an image.
     """
-    key = {**key, "shape": list(shape)}
-    text = json.dumps(key, sort_keys=True)
+    self._key = {**key, "shape": list(shape)}
+    text = json.dumps(self._key, sort_keys=True)
     self.folder = pathlib.Path(root) / hashlib.sha256(text.encode()).hexdigest()[:16]
     self.shape = tuple(shape)
     self._row_bytes = math.prod(shape) * _DTYPE.itemsize
     try:
       self.folder.mkdir(parents=True, exist_ok=True)
-      runtime.write_json(self.folder / "identity.json", key)
     except OSError as error:
       raise OSError(f"features cannot be stored in {root}: {error}.") from error
+    self._rows: dict[str, tuple[int, int]] = {}
+    self.refresh()
+
+  def refresh(self) -> None:
+    """Read what other processes have written since."""
     self._rows = self._read_rows()
 
   def _read_rows(self) -> dict[str, tuple[int, int]]:
     """Return the position and checksum of each row, by name."""
     path, maps = self.folder / "rows", self.folder / "maps"
-    if not path.exists():
-      return {}
     try:
       # A line that was not completed has no line break.
       lines = [line.split(" ") for line in path.read_text().split("\n")[:-1]]
       rows = {name: (i, int(crc, 16)) for i, (name, crc) in enumerate(lines)}
+      written = maps.stat().st_size if rows else 0
+    except FileNotFoundError as error:
+      if error.filename == str(path):
+        return {}
+      raise _damaged(self.folder, f"it has no {maps}") from error
     except ValueError as error:
       raise _damaged(self.folder, f"{path} has unexpected lines") from error
-    written = maps.stat().st_size if maps.exists() else 0
+    except OSError as error:
+      raise OSError(f"the cache {self.folder} cannot be read: {error}.") from error
     if written < len(lines) * self._row_bytes:
       raise _damaged(
         self.folder,
@@ -95,10 +107,12 @@ class FeatureCache:
       batches: Digests of some images, and their feature maps `[b, *shape]`.
     """
     with runtime.lock_folder(self.folder):
-      self._rows = self._read_rows()
+      self.refresh()
+      runtime.write_json(self.folder / "identity.json", self._key)
       with (
-        open(self.folder / "maps", "ab") as maps,
-        open(self.folder / "rows", "a") as rows,
+        # Without buffers, which would be written again when the files are closed.
+        open(self.folder / "maps", "ab", buffering=0) as maps,
+        open(self.folder / "rows", "ab", buffering=0) as rows,
       ):
         maps.truncate(len(self._rows) * self._row_bytes)
         rows.truncate(
@@ -134,13 +148,14 @@ class FeatureCache:
     new = [i for i, digest in enumerate(digests) if digest not in self._rows]
     checksums = {i: zlib.crc32(np.ascontiguousarray(values[i])) for i in new}
     try:
-      maps.write(values[new].tobytes())
-      maps.flush()
+      _write_all(maps, values[new].tobytes())
       os.fsync(maps.fileno())
-      rows.write("".join(_line(digests[i], checksums[i]) for i in new))
-      rows.flush()
+      _write_all(rows, b"".join(_line(digests[i], checksums[i]) for i in new))
     except OSError as error:
-      raise OSError(f"writing to {self.folder} failed: {error}.") from error
+      raise OSError(
+        f"writing to {self.folder} failed: {error.strerror}. What is complete is kept; "
+        "the same command continues."
+      ) from error
     for i in new:
       self._rows[digests[i]] = len(self._rows), checksums[i]
 
@@ -152,18 +167,23 @@ class FeatureCache:
       raise ValueError(
         f"the cache {self.folder} lacks the image with sha256 {error}."
       ) from error
-    maps = np.memmap(
-      self.folder / "maps", _DTYPE, "r", shape=(len(self._rows), *self.shape)
+    return CachedFeatureMaps(
+      self.folder / "maps", self.shape, np.array(rows, np.int64).reshape(-1, 2)
     )
-    return CachedFeatureMaps(maps, np.array(rows, np.int64).reshape(-1, 2))
 
 
 class CachedFeatureMaps(Sequence):
   """Feature maps of some images, read and verified on access."""
 
-  def __init__(self, maps: np.memmap, rows: np.ndarray):
+  def __init__(self, path: pathlib.Path, shape: tuple[int, ...], rows: np.ndarray):
     """Select feature maps by their positions and checksums, `[n, 2]`."""
-    self._maps, self._rows = maps, rows
+    self._path, self._shape, self._rows = path, shape, rows
+    # Not mapped into memory, where a disk that fails would kill the process.
+    self._file: int | None = None
+    if len(rows):
+      with _reading(path):
+        self._file = os.open(path, os.O_RDONLY)
+      weakref.finalize(self, os.close, self._file)
 
   def __len__(self) -> int:
     return len(self._rows)
@@ -172,20 +192,39 @@ class CachedFeatureMaps(Sequence):
     self, index: int | slice | np.ndarray
   ) -> np.ndarray:
     rows = self._rows[index]
-    maps = self._maps[rows[..., 0]]
-    for values, checksum in zip(
-      maps.reshape(-1, *self._maps.shape[1:]), np.atleast_1d(rows[..., 1]), strict=True
+    maps = np.empty((*rows.shape[:-1], *self._shape), _DTYPE)
+    for values, (position, checksum) in zip(
+      maps.reshape(-1, *self._shape), rows.reshape(-1, 2), strict=True
     ):
-      if zlib.crc32(values) != checksum:
-        path = pathlib.Path(str(self._maps.filename))
-        raise _damaged(
-          path.parent, f"{path} does not have the numbers that were written"
-        )
+      self._read_into(values, int(position), int(checksum))
     return maps
 
+  def _read_into(self, values: np.ndarray, position: int, checksum: int) -> None:
+    assert self._file is not None  # There are rows.
+    with _reading(self._path):
+      size = os.preadv(self._file, [values.data], position * values.nbytes)
+    if size != values.nbytes or zlib.crc32(values.data) != checksum:
+      raise _damaged(
+        self._path.parent, f"{self._path} does not have the numbers that were written"
+      )
 
-def _line(name: str, checksum: int) -> str:
-  return f"{name} {checksum:08x}\n"
+
+@contextlib.contextmanager
+def _reading(path: pathlib.Path) -> Iterator[None]:
+  try:
+    yield
+  except OSError as error:
+    raise OSError(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def _write_all(file: io.FileIO, data: bytes) -> None:
+  """Write data to a file without a buffer, which may take a part of it at a time."""
+  while data:
+    data = data[file.write(data) :]
+
+
+def _line(name: str, checksum: int) -> bytes:
+  return f"{name} {checksum:08x}\n".encode()
 
 
 def _damaged(folder: pathlib.Path, how: str) -> OSError:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import functools
 import os
 from typing import Any
+import zlib
 
 import jax
 import ml_collections
@@ -65,14 +66,46 @@ def cached_feature_maps(
   }
   _announce(caches, splits, views, devices)
   for split, view in zip(splits, views, strict=True):
-    missing = split.subset(caches[view].missing(split.digests))
+    missing = _missing(caches[view], split, devices)
     if len(missing):
-      caches[view].write(
-        _extract_batches(config, backbone.variables, extract, missing, devices, view)
+      batches = _extract_batches(
+        config, backbone.variables, extract, missing, devices, view
       )
+      _write(caches[view], batches, devices)
+      _missing(caches[view], split, devices)  # All hosts have read them.
   return [
     caches[view].read(split.digests) for split, view in zip(splits, views, strict=True)
   ]
+
+
+def _missing(
+  cache: FeatureCache, split: data.Split, devices: runtime.Devices
+) -> data.Split:
+  """Return the images without a feature map, which must be the same on all hosts."""
+  missing = split.subset(cache.missing(split.digests))
+  digest = np.array([zlib.crc32("".join(missing.digests).encode())], np.uint32)
+  if len(np.unique(devices.gather(digest))) > 1:
+    raise ValueError(
+      f"the hosts find different feature maps in {cache.folder}, expected one folder "
+      "that all of them share; PNJAX_CACHE sets it."
+    )
+  return missing
+
+
+def _write(
+  cache: FeatureCache,
+  batches: Iterator[tuple[list[str], np.ndarray]],
+  devices: runtime.Devices,
+) -> None:
+  """Write feature maps on the first host, while all hosts compute them."""
+  if devices.is_first:
+    cache.write(batches)
+  else:
+    for _ in batches:
+      pass
+  if devices.num_hosts > 1:
+    devices.barrier()
+    cache.refresh()
 
 
 def _announce(
@@ -200,26 +233,34 @@ def _extract_batches(
   devices: runtime.Devices,
   view: int,
 ) -> Iterator[tuple[list[str], np.ndarray]]:
-  """Yield digests of images and their feature maps, batch by batch."""
+  """Yield digests of images and their feature maps, batch by batch.
+
+  Each host computes a share of each batch, and gets all of it.
+  """
   step = devices.parallelize(
     lambda variables, batch, psum: ((), extract(variables, batch["image"])),
     donate=False,
   )
   variables = devices.replicate(variables)
+  num_hosts = devices.num_hosts
   batches = data.eval_batches(
     split,
-    batch_size=min(config.train.batch_size, len(split)),
+    batch_size=min(config.train.batch_size, -(-len(split) // num_hosts) * num_hosts),
     resize=config.dataset.resize,
     **data.image_options(config.dataset),
     num_threads=config.train.num_threads,
     view=view,
     seed=config.seed,
+    shard_index=devices.host,
+    shard_count=num_hosts,
   )
   label = f"features, view {view + 1}" if view else "features"
-  with runtime.Progress(0, len(split), label) as progress:
+  quiet = not devices.is_first
+  with runtime.Progress(0, len(split), label, quiet) as progress:
     for batch in batches:
-      index, mask = batch.pop("index"), batch["mask"]
+      index = batch.pop("index")
       _, maps = step(variables, devices.shard(batch))
-      maps = np.concatenate(np.asarray(maps))[: len(index)][mask]
-      yield [str(split.digests[i]) for i in index[mask]], maps
-      progress.advance(int(mask.sum()))
+      maps = np.concatenate(np.asarray(maps))[: len(index)]
+      maps, index = devices.gather_examples(maps, index)
+      yield [str(split.digests[i]) for i in index], maps
+      progress.advance(len(index))

@@ -47,10 +47,12 @@ class Checkpoints:
     absl_logging.get_absl_logger().addFilter(_is_no_traceback_of_orbax)
     return self
 
-  def __exit__(self, *_) -> None:
+  def __exit__(self, kind: type[BaseException] | None, *_) -> None:
     try:
-      with writing("checkpoints", self._folder):
-        self._manager.close()  # Waits for a checkpoint that is being written.
+      if kind is None or jax.process_count() == 1:
+        with writing("checkpoints", self._folder):
+          self._manager.close()  # Waits for a checkpoint that is being written.
+      # Otherwise it would also wait for hosts that may never come.
     finally:
       absl_logging.get_absl_logger().removeFilter(_is_no_traceback_of_orbax)
 

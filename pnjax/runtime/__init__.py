@@ -2,7 +2,6 @@
 
 from pnjax.runtime._devices import BATCH_AXIS
 from pnjax.runtime._devices import Devices
-from pnjax.runtime._devices import connect_hosts
 from pnjax.runtime._devices import to_host
 from pnjax.runtime._download import DownloadError
 from pnjax.runtime._download import download
@@ -11,6 +10,7 @@ from pnjax.runtime._files import file_digest
 from pnjax.runtime._files import read_json
 from pnjax.runtime._files import write_json
 from pnjax.runtime._files import write_text
+from pnjax.runtime._hosts import connect_hosts
 from pnjax.runtime._locks import lock_folder
 from pnjax.runtime._memory import available_memory
 from pnjax.runtime._memory import keep_freed_memory

@@ -116,6 +116,20 @@ class Devices:
       return x
     return multihost_utils.process_allgather(jnp.asarray(x), tiled=True)
 
+  def gather_examples(
+    self, values: np.ndarray, index: np.ndarray
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """Return the values and positions of the examples of all hosts, in their order.
+
+    Args:
+      values: Rows of a batch of this host.
+      index: Position of each of its examples; negative for padding, which is left out.
+    """
+    values, index = np.asarray(self.gather(values)), np.asarray(self.gather(index))
+    order = np.argsort(index, kind="stable")
+    order = order[index[order] >= 0]
+    return values[order], index[order]
+
   def barrier(self) -> None:
     """Wait for all hosts, and so for the files that the first one wrote."""
     if self.num_hosts > 1:
@@ -129,21 +143,3 @@ class Devices:
 def to_host(tree: Any) -> Any:
   """Return a replicated tree as NumPy arrays."""
   return jax.tree.map(lambda x: np.asarray(x.addressable_data(0)), tree)
-
-
-def connect_hosts(
-  coordinator: str | None, num_hosts: int | None, host: int | None
-) -> None:
-  """Connect to the other hosts of a run, if there are any.
-
-  Args:
-    coordinator: `address:port` of host 0, or `"auto"` on a cluster that JAX knows.
-    num_hosts: Number of hosts, if the cluster does not tell.
-    host: Index of this host, if the cluster does not tell.
-  """
-  if coordinator is None:
-    if num_hosts is not None or host is not None:
-      raise ValueError("--num_hosts and --host need --coordinator, which is missing.")
-    return
-  address = None if coordinator == "auto" else coordinator
-  jax.distributed.initialize(address, num_hosts, host)

@@ -2,14 +2,19 @@
 
 import hashlib
 import http.client
+import os
 import pathlib
 import tempfile
+import time
 import urllib.request
 
 import tqdm
 
 _CHUNK_BYTES = 1 << 20
 _TIMEOUT_SECONDS = 30
+# A transfer that is slower than this for a while has stalled.
+_WINDOW_SECONDS = 60.0
+_BYTES_PER_WINDOW = 60_000
 
 
 class DownloadError(OSError):
@@ -31,7 +36,7 @@ def download(url: str, path: pathlib.Path, sha256: str | None = None) -> None:
   with tempfile.TemporaryDirectory(dir=path.parent, prefix=".incomplete-") as temporary:
     part = pathlib.Path(temporary) / path.name
     try:
-      digest = _transfer(url, part)
+      digest = _transfer(url, part, any_type=sha256 is not None)
     except (OSError, http.client.HTTPException) as error:
       raise DownloadError(f"{url} cannot be downloaded ({error})") from error
     if sha256 is not None and not digest.startswith(sha256):
@@ -42,20 +47,32 @@ def download(url: str, path: pathlib.Path, sha256: str | None = None) -> None:
     part.rename(path)
 
 
-def _transfer(url: str, path: pathlib.Path) -> str:
+def _transfer(url: str, path: pathlib.Path, any_type: bool) -> str:
   """Copy the contents of an address to a file, and return its sha256."""
   digest, size = hashlib.sha256(), 0
   with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as response:
-    total = int(response.headers.get("Content-Length", 0)) or None
+    if not any_type and response.headers.get("Content-Type", "").startswith(
+      "text/html"
+    ):
+      raise OSError("the server answers with a web page")
+    length = response.headers.get("Content-Length", "")
+    total = int(length) if length.isdecimal() and int(length) else None
     bar = tqdm.tqdm(
       desc=path.name, total=total, unit="B", unit_scale=True, disable=None
     )
+    start, before = time.monotonic(), 0
     with bar, path.open("wb") as file:
-      while chunk := response.read(_CHUNK_BYTES):
+      while chunk := response.read1(_CHUNK_BYTES):
         file.write(chunk)
         digest.update(chunk)
         bar.update(len(chunk))
         size += len(chunk)
+        if time.monotonic() - start > _WINDOW_SECONDS:
+          if size - before < _BYTES_PER_WINDOW:
+            raise TimeoutError(f"the transfer stalled after {size} bytes")
+          start, before = time.monotonic(), size
+      file.flush()
+      os.fsync(file.fileno())
   if total not in (None, size):
     raise OSError(f"the transfer broke off after {size} of {total} bytes")
   return digest.hexdigest()

@@ -35,13 +35,24 @@ def write_json(path: pathlib.Path, value: Any) -> None:
 
 
 def write_text(path: pathlib.Path, text: str) -> None:
-  """Write text, completely or not at all."""
+  """Write text, completely or not at all.
+
+  Raises:
+    OSError: if it cannot be written, with the name of the file.
+  """
   temporary = path.with_name(f".{path.name}.new")
   try:
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
+    try:
+      with open(temporary, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+      os.replace(temporary, path)
+    finally:
+      temporary.unlink(missing_ok=True)
   except OSError as error:
-    raise OSError(f"{path} cannot be written: {error}.") from error
+    reason = error.strerror or error
+    raise type(error)(f"{path} cannot be written: {reason}.") from error
 
 
 def file_digest(path: str | os.PathLike) -> str:

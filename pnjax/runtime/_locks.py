@@ -32,4 +32,6 @@ def lock_folder(folder: pathlib.Path, wait: bool = False) -> Iterator[None]:
         ) from error
       _LOGGER.info("waiting for another process, which is writing to %s", folder)
       fcntl.flock(lock, fcntl.LOCK_EX)
+    except OSError as error:  # Some network disks know no locks.
+      raise OSError(f"{folder} cannot be locked: {error.strerror}.") from error
     yield

@@ -37,10 +37,6 @@ def check_config(config: ml_collections.ConfigDict, num_hosts: int) -> None:
   schedule = _optimizer.learning_rate(config.optim, steps_per_epoch=1, num_epochs=1)
   _optimizer.make_optimizer(config, schedule)
   models.check_pooling(config)
-  if train.cache_features and num_hosts > 1:
-    raise ValueError(
-      f"train.cache_features is True on {num_hosts} hosts, expected one host."
-    )
   if train.cache_features:
     models.last_frozen_stage(backbone, train.trainable)
   if train.cache_features and config.backbone.weights is None:

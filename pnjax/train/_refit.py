@@ -90,7 +90,7 @@ def refit_classifier(
       index = batch.pop("index")
       _, shards = step(variables, devices.shard(batch))
       vectors = np.concatenate(np.asarray(shards))[: len(index)]
-      yield _of_all_hosts(vectors, index, devices)
+      yield devices.gather_examples(vectors, index)[0]
 
   length = variables["params"]["classifier"]["kernel"].shape[0]
   labels = inputs.labels
@@ -102,12 +102,3 @@ def refit_classifier(
       flush=True,
     )
   return probe.refit(vectors, labels, experiment.num_classes, inputs.num_views)
-
-
-def _of_all_hosts(
-  vectors: np.ndarray, index: np.ndarray, devices: runtime.Devices
-) -> np.ndarray:
-  """Return the vectors of a batch in the order of its examples, without padding."""
-  vectors, index = devices.gather(vectors), devices.gather(index)
-  order = np.argsort(index, kind="stable")
-  return np.asarray(vectors)[order[index[order] >= 0]]

@@ -1,7 +1,14 @@
+import errno
+import os
+import shutil
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
 from pnjax.features import _cache
+from tests.small_disks import small_disk
 
 SHAPE = (2, 3)
 KEY = {"weights": "a"}
@@ -98,13 +105,127 @@ def test_a_second_writer_is_refused(tmp_path, rng):
   first.write(write_meanwhile())
 
 
-def test_a_full_disk_is_reported(tmp_path, rng, monkeypatch):
-  def full(_):
-    raise OSError(28, "No space left on device")
+def test_a_disk_that_is_full_midway_keeps_what_is_complete(tmp_path, rng):
+  big = (64, 1024)  # 128 KiB per image.
+  with small_disk(tmp_path):
+    maps = rng.standard_normal((40, *big)).astype(np.float16)
+    names = [f"image{i}" for i in range(40)]
+    batches = [(names[i : i + 3], maps[i : i + 3]) for i in range(0, 40, 3)]
+    (tmp_path / "other").write_bytes(bytes(2 * 2**20))
+    cache = _cache.FeatureCache(tmp_path, KEY, big)
+    with pytest.raises(OSError, match=r"writing to .* failed: No space left .* kept"):
+      cache.write(batches)
+    (tmp_path / "other").unlink()
+    cache = _cache.FeatureCache(tmp_path, KEY, big)
+    missing = cache.missing(names)
+    assert 0 < len(missing) < 40
+    done = 40 - len(missing)
+    np.testing.assert_array_equal(cache.read(names[:done])[:], maps[:done])
+    cache.write([(names[done:22], maps[done:22])])
+    np.testing.assert_array_equal(cache.read(names[:22])[:], maps[:22])
 
-  monkeypatch.setattr(_cache.os, "fsync", full)
-  with pytest.raises(OSError, match=r"writing to .* failed: .*No space left"):
-    opened(tmp_path).write([(["a"], rows(rng, 1))])
+
+@pytest.mark.parametrize("short", ["maps", "rows"])
+def test_a_write_that_breaks_off_is_repeated(tmp_path, rng, monkeypatch, short):
+  maps, write_all = rows(rng, 2), _cache._write_all
+
+  def full(file, data):
+    if file.name.endswith(short):
+      write_all(file, data[:5])
+      raise OSError(28, "No space left on device")
+    write_all(file, data)
+
+  cache = opened(tmp_path)
+  cache.write([(["a"], maps[:1])])
+  with monkeypatch.context() as patch:
+    patch.setattr(_cache, "_write_all", full)
+    with pytest.raises(OSError, match="No space left"):
+      cache.write([(["b"], maps[1:])])
+  cache = opened(tmp_path)
+  assert cache.missing(["a", "b"]) == [1]
+  cache.write([(["b"], maps[1:])])
+  np.testing.assert_array_equal(cache.read(["a", "b"])[:], maps)
+
+
+def test_a_cache_that_shrinks_while_it_is_read_is_an_error(tmp_path, rng):
+  cache = opened(tmp_path)
+  cache.write([(["a", "b"], rows(rng, 2))])
+  maps = cache.read(["a", "b"])
+  os.truncate(cache.folder / "maps", 14)
+  assert maps[0].shape == SHAPE
+  with pytest.raises(OSError, match=r"is damaged: .* does not have the numbers"):
+    maps[1]
+
+
+@pytest.mark.parametrize("number", [errno.ESTALE, errno.EIO])
+def test_a_disk_that_fails_while_it_is_read(tmp_path, rng, monkeypatch, number):
+  cache = opened(tmp_path)
+  cache.write([(["a"], rows(rng, 1))])
+  maps = cache.read(["a"])
+
+  def fail(*_):
+    raise OSError(number, os.strerror(number))
+
+  monkeypatch.setattr(_cache.os, "preadv", fail)
+  with pytest.raises(OSError, match=f"maps cannot be read: {os.strerror(number)}"):
+    maps[0]
+
+
+def test_a_cache_that_vanished(tmp_path, rng):
+  cache = opened(tmp_path)
+  cache.write([(["a"], rows(rng, 1))])
+  shutil.rmtree(cache.folder)
+  with pytest.raises(OSError, match="maps cannot be read: No such file"):
+    cache.read(["a"])
+  with pytest.raises(FileNotFoundError, match="lock"):
+    cache.write([(["b"], rows(rng, 1))])
+
+
+def test_a_cache_without_its_numbers_is_an_error(tmp_path, rng):
+  cache = opened(tmp_path)
+  cache.write([(["a"], rows(rng, 1))])
+  (cache.folder / "maps").unlink()
+  with pytest.raises(OSError, match=r"is damaged: it has no .*maps\. Remove the"):
+    opened(tmp_path)
+
+
+def test_a_cache_that_is_a_file(tmp_path):
+  (tmp_path / "file").touch()
+  with pytest.raises(OSError, match=r"features cannot be stored in .*file: "):
+    opened(tmp_path / "file")
+
+
+def test_a_complete_cache_on_a_read_only_disk_is_read(tmp_path, rng):
+  maps = rows(rng, 1)
+  with small_disk(tmp_path) as remount_read_only:
+    opened(tmp_path).write([(["a"], maps)])
+    remount_read_only()
+    cache = opened(tmp_path)
+    np.testing.assert_array_equal(cache.read(["a"])[:], maps)
+    with pytest.raises(OSError, match="Read-only file system"):
+      cache.write([(["b"], maps)])
+    with pytest.raises(OSError, match=r"features cannot be stored in .* Read-only"):
+      _cache.FeatureCache(tmp_path, {"weights": "b"}, SHAPE)
+
+
+def test_the_lock_of_a_killed_process_does_not_block(tmp_path, rng):
+  cache, batches = opened(tmp_path), [(["a"], rows(rng, 1))]
+  code = """
+import fcntl, sys, time
+with open(sys.argv[1], "w") as file:
+  fcntl.flock(file, fcntl.LOCK_EX)
+  print("locked", flush=True)
+  time.sleep(60)
+"""
+  with subprocess.Popen(
+    [sys.executable, "-c", code, cache.folder / "lock"], stdout=subprocess.PIPE
+  ) as process:
+    assert process.stdout.readline() == b"locked\n"
+    with pytest.raises(BlockingIOError, match="another process is writing"):
+      cache.write(batches)
+    process.kill()
+  cache.write(batches)
+  assert opened(tmp_path).missing(["a"]) == []
 
 
 def test_features_that_do_not_fit_on_the_disk_are_not_begun(tmp_path):

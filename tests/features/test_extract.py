@@ -114,3 +114,14 @@ def test_views_have_their_own_caches(frozen_config, backbone, split, tmp_path, c
   frozen_config.seed = 1
   (other,) = extract_views([1])
   assert not np.array_equal(other[:], first[:])
+
+
+def test_hosts_that_do_not_share_a_cache_are_refused(
+  frozen_config, backbone, split, tmp_path, monkeypatch
+):
+  # Another host misses other images.
+  monkeypatch.setattr(
+    runtime.Devices, "gather", lambda _, x: np.concatenate([x, x + np.ones_like(x)])
+  )
+  with pytest.raises(ValueError, match="the hosts find different feature maps in"):
+    extract(frozen_config, backbone, split, tmp_path)
