@@ -7,8 +7,6 @@ field can be set: `--config.train.num_epochs=5`. A run that was stopped or kille
 continues when the same command is given again.
 """
 
-import re
-
 from absl import flags
 
 from experiments import cli
@@ -33,7 +31,6 @@ def main() -> int:
   from pnjax import train
 
   config, workdir = _CONFIG.value, _WORKDIR.value
-  _check_hosts()
   runtime.keep_freed_memory()
   with runtime.connect_hosts(_COORDINATOR.value, _NUM_HOSTS.value, _HOST.value):
     result = train.train_and_evaluate(config, workdir)
@@ -46,24 +43,6 @@ def main() -> int:
   runs.draw_curves(workdir)
   print(f"{cli.describe_result(result)}\neverything is in {workdir}")
   return status
-
-
-def _check_hosts() -> None:
-  """Raise ValueError for flags that would wait for hosts that never come."""
-  coordinator, count, host = _COORDINATOR.value, _NUM_HOSTS.value, _HOST.value
-  if coordinator not in (None, "auto"):
-    port = re.fullmatch(r".+:(\d{1,5})", coordinator)
-    if port is None or not 0 < int(port[1]) < 2**16:
-      raise ValueError(
-        f"--coordinator is {coordinator!r}, expected address:port, such as "
-        "10.0.0.1:1234, or auto."
-      )
-  if (count is None) != (host is None):
-    raise ValueError("--num_hosts and --host are given together, or not at all.")
-  if count is not None and host >= count:
-    raise ValueError(
-      f"--host is {host}, expected 0 to {count - 1} with --num_hosts={count}."
-    )
 
 
 if __name__ == "__main__":

@@ -3,12 +3,10 @@
 import os
 import subprocess
 import sys
-import types
 
 import numpy as np
 import pytest
 
-from experiments import main
 from experiments.configs import methods
 from tests import small_runs as runs
 
@@ -120,24 +118,6 @@ def test_a_mistyped_method_lists_the_known_ones(tmp_path):
 )
 def test_flags_that_cannot_be_used(args, message):
   assert message in error_of(*args)
-
-
-@pytest.mark.parametrize(
-  ("flags", "message"),
-  [
-    ({"coordinator": "host"}, "--coordinator is 'host', expected address:port"),
-    ({"coordinator": "host:99999"}, "is 'host:99999', expected address:port"),
-    ({"coordinator": "a:1", "host": 1}, "--num_hosts and --host are given together"),
-    ({"num_hosts": 2, "host": 2}, "--host is 2, expected 0 to 1 with --num_hosts=2"),
-  ],
-  ids=["coordinator", "port", "pair", "range"],
-)
-def test_flags_of_hosts_that_would_wait_for_ever(flags, message, monkeypatch):
-  for name in ("coordinator", "num_hosts", "host"):
-    holder = types.SimpleNamespace(value=flags.get(name))
-    monkeypatch.setattr(main, f"_{name.upper()}", holder)
-  with pytest.raises(ValueError, match=message):
-    main._check_hosts()
 
 
 def test_a_mistake_in_a_config_file_is_named_with_its_line(tmp_path):
