@@ -275,7 +275,7 @@ def hostile(copy, monkeypatch):
   monkeypatch.setattr(figures, "_FALLBACK_FONTS", ())
   names = ["<script>alert(1)</script>", "red\x1b[31m\u202egnp", "猫"]
   renamed = copy("renamed")
-  (renamed / "classes.txt").write_text("\n".join(names), encoding="utf-8")
+  (renamed / "classes.txt").write_text("\n".join([*names, ""]), encoding="utf-8")
 
   def rename(result):
     for metrics in (result, result["refit"]):
