@@ -1,6 +1,7 @@
 """The compilation for absent accelerators, on devices that are here."""
 
 import jax
+import pytest
 
 from benchmarks import accelerators
 from benchmarks import memory
@@ -21,6 +22,7 @@ def test_collectives():
   }
 
 
+@pytest.mark.slow
 def test_step_on_two_devices(monkeypatch):
   monkeypatch.setattr(ops, "POWER_NORMS", dict(ops.POWER_NORMS))
   workload = accelerators.Workload("tiny_resnet", batch=4, size=32, num_classes=3)

@@ -148,7 +148,7 @@ def misfit(tmp_path):
   ("args", "message"),
   [
     (["--config.dataset.name=fmd"], "does not exist; prepare it with `python -m"),
-    (
+    pytest.param(
       [
         "--config.backbone.name=alexnet",
         "--config.backbone.batch_statistics=False",
@@ -156,6 +156,7 @@ def misfit(tmp_path):
         "--config.backbone.recipe=alexnet_torchvision",
       ],
       "features.0.weight: float32[64, 3, 5, 5], expected floating [64, 3, 11, 11]",
+      marks=pytest.mark.slow,
     ),
     pytest.param(
       ["--workdir={misfit}/run"],

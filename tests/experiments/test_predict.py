@@ -56,6 +56,7 @@ def test_predictions_equal_those_of_the_run(
   np.testing.assert_array_equal(predicted, expected)
 
 
+@pytest.mark.slow
 def test_the_output_need_not_be_read_to_the_end(finished_run, images):
   arguments = [f"--workdir={finished_run}", *[str(images)] * 20]
   command = [sys.executable, "-m", "experiments.predict", *arguments]

@@ -185,6 +185,7 @@ def test_the_softmax_layer_can_be_exported(finished_run, tmp_path, rng):
   np.testing.assert_allclose(function(images), expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_crops_and_eigenvalues_are_exported(config, tmp_path, rng):
   methods.apply(config, "sop_sc_spec_gamma")
   config.pooling.eta_prime = None
