@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import functools
 import os
+import pathlib
 import re
 import shlex
 import sys
@@ -54,10 +55,16 @@ def run(main: Callable[[], int], required: Sequence[str] = ()) -> None:
     main: The command, which returns its exit status.
     required: Names of flags that must be given.
   """
-  app.run(
-    lambda _: _interruptible(main, "interrupted; the same command continues."),
-    flags_parser=lambda argv: _parse(argv, required),
-  )
+  message = "interrupted; the same command continues."
+
+  def parse_and_run() -> int:
+    app.run(
+      lambda _: _interruptible(main, message),
+      flags_parser=lambda argv: _parse(argv, required),
+    )
+    return 0
+
+  sys.exit(_interruptible(parse_and_run, message))
 
 
 def run_plain(main: Callable[[], int]) -> None:
@@ -101,14 +108,14 @@ def _is_known(error: Exception) -> bool:
   from pnjax import pretrained
   from pnjax import train
 
-  return isinstance(
-    error,
-    (
-      jax.errors.JaxRuntimeError,
-      pretrained.UnavailableError,
-      train.NonFiniteLossError,
-    ),
+  known = (
+    jax.errors.JaxRuntimeError,
+    pretrained.UnavailableError,
+    train.NonFiniteLossError,
   )
+  # JAX was told to use devices that are not there.
+  without_devices = "Unable to initialize backend" in str(error)
+  return isinstance(error, known) or without_devices
 
 
 def fail(error: Exception | str, keep_lines: bool = False) -> int:
@@ -195,6 +202,17 @@ def describe_result(result: Mapping[str, Any]) -> str:
     f"{metrics['mean_per_class']:.2%} on {metrics['num_examples']} images"
     for name, metrics in runs.metrics_by_classifier(result).items()
   )
+
+
+def path(text: str) -> pathlib.Path:
+  """Return the path that an argument names; an empty one would be the current folder.
+
+  Args:
+    text: The argument.
+  """
+  if not text:
+    raise argparse.ArgumentTypeError("it is empty, expected a path")
+  return pathlib.Path(text)
 
 
 def add_classifier(parser: argparse.ArgumentParser) -> None:

@@ -56,10 +56,10 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     description=__doc__,
     formatter_class=argparse.RawDescriptionHelpFormatter,
   )
-  parser.add_argument("--workdir", required=True, help="folder of the run")
   parser.add_argument(
-    "--output", required=True, type=pathlib.Path, help="folder to write"
+    "--workdir", required=True, type=cli.path, help="folder of the run"
   )
+  parser.add_argument("--output", required=True, type=cli.path, help="folder to write")
   cli.add_classifier(parser)
   cli.add_verbosity(parser)
   return parser.parse_args(argv)

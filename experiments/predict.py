@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 import json
 import pathlib
+import sys
 
 import numpy as np
 
@@ -32,6 +33,11 @@ def main(argv: Sequence[str] | None = None) -> int:
   logging.set_verbosity(args.verbosity)
   paths = list(_find_images(args.images))
   trained = runs.load(args.workdir, args.classifier)
+  if runs.read_result(args.workdir) is None:
+    print(
+      f"{args.workdir} is not finished; this is its model after step {trained.step}",
+      file=sys.stderr,
+    )
   status = 0
   for start in range(0, len(paths), _CHUNK):
     read, broken = _read(paths[start : start + _CHUNK])
@@ -50,8 +56,10 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     description=__doc__,
     formatter_class=argparse.RawDescriptionHelpFormatter,
   )
-  parser.add_argument("images", nargs="+", type=pathlib.Path, help="files or folders")
-  parser.add_argument("--workdir", required=True, help="folder of the run")
+  parser.add_argument("images", nargs="+", type=cli.path, help="files or folders")
+  parser.add_argument(
+    "--workdir", required=True, type=cli.path, help="folder of the run"
+  )
   cli.add_classifier(parser)
   parser.add_argument("--top", type=int, default=5, help="classes to print (5)")
   parser.add_argument("--json", action="store_true", help="JSON lines for programs")

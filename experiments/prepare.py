@@ -16,7 +16,6 @@ test.
 import argparse
 from collections.abc import Sequence
 import logging
-import pathlib
 import sys
 
 from absl import logging as absl_logging
@@ -56,14 +55,14 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
   )
   parser.add_argument("dataset", choices=data.DATASETS)
   parser.add_argument(
-    "--source", type=pathlib.Path, help="folder of the images, or CSV file"
+    "--source", type=cli.path, help="folder of the images, or CSV file"
   )
   parser.add_argument(
-    "--data_dir", help="default: $TFDS_DATA_DIR or ~/tensorflow_datasets"
+    "--data_dir", type=cli.path, help="default: $TFDS_DATA_DIR or ~/tensorflow_datasets"
   )
   parser.add_argument(
     "--splits",
-    type=pathlib.Path,
+    type=cli.path,
     help="fmd: folder of lists train_1.txt, test_1.txt, ... to use as folds",
   )
   parser.add_argument(
@@ -73,7 +72,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
   )
   parser.add_argument(
     "--downloads",
-    type=pathlib.Path,
+    type=cli.path,
     help="folder to keep downloaded archives in; default: downloads in $PNJAX_CACHE "
     "or ~/.cache/pnjax",
   )

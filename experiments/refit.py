@@ -9,7 +9,6 @@ commands uses it.
 
 import argparse
 from collections.abc import Sequence
-import pathlib
 
 from experiments import cli
 
@@ -38,7 +37,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     formatter_class=argparse.RawDescriptionHelpFormatter,
   )
   parser.add_argument(
-    "--workdir", required=True, type=pathlib.Path, help="folder of the run"
+    "--workdir", required=True, type=cli.path, help="folder of the run"
   )
   parser.add_argument("--cache", help="folder of cached features")
   cli.add_verbosity(parser)

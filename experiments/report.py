@@ -10,7 +10,6 @@ Normalization, the config and the versions.
 
 import argparse
 from collections.abc import Sequence
-import pathlib
 
 from experiments import cli
 
@@ -28,6 +27,8 @@ def main(argv: Sequence[str] | None = None) -> int:
   output = args.output or args.workdir[0] / "report.html"
   if not output.parent.is_dir():
     raise FileNotFoundError(f"there is no folder {output.parent} for the report.")
+  if output.is_dir():
+    raise IsADirectoryError(f"--output is {output}, a folder, expected a file.")
   output.write_text(page.render(args.workdir, args.classifier), encoding="utf-8")
   print(output)
   return 0
@@ -43,11 +44,11 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     "--workdir",
     action="append",
     required=True,
-    type=pathlib.Path,
+    type=cli.path,
     help="folder of a run; may be given several times",
   )
   parser.add_argument(
-    "--output", type=pathlib.Path, help="file (report.html in the first workdir)"
+    "--output", type=cli.path, help="file (report.html in the first workdir)"
   )
   cli.add_classifier(parser)
   cli.add_verbosity(parser)

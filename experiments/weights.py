@@ -15,7 +15,6 @@ Converts weights of your own to safetensors that state their recipe:
 
 import argparse
 from collections.abc import Sequence
-import pathlib
 
 from absl import logging
 
@@ -47,18 +46,18 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
   fetch = commands.add_parser("fetch", help="put verified weights into a cache")
   fetch.add_argument("network", choices=list(pretrained.SOURCES))
   fetch.add_argument(
-    "--source", type=pathlib.Path, help="local file to use instead of a download"
+    "--source", type=cli.path, help="local file to use instead of a download"
   )
   fetch.add_argument(
     "--cache",
-    type=pathlib.Path,
+    type=cli.path,
     help="folder of the cache (default: $PNJAX_CACHE or ~/.cache/pnjax)",
   )
   convert = commands.add_parser(
     "convert", help="write weights as safetensors that state their recipe"
   )
-  convert.add_argument("input", type=pathlib.Path, help="file to read")
-  convert.add_argument("output", type=pathlib.Path, help="file to write")
+  convert.add_argument("input", type=cli.path, help="file to read")
+  convert.add_argument("output", type=cli.path, help="file to write")
   convert.add_argument(
     "--recipe",
     choices=list(pretrained.RECIPES),

@@ -109,7 +109,10 @@ def _reader(path: pathlib.Path) -> Callable[[pathlib.Path], tuple[Tensors, Metad
   for suffix, reader in readers.items():
     if path.name.endswith(suffix):
       return reader
-  raise ValueError(f"The file is {path.name}, expected a name in {', '.join(readers)}.")
+  missing = "" if path.exists() else " There is no such file or folder."
+  raise ValueError(
+    f"The file is {path}, expected a name in {', '.join(readers)}.{missing}"
+  )
 
 
 def _read_safetensors(path: pathlib.Path) -> tuple[Tensors, Metadata]:

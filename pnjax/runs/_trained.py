@@ -223,7 +223,15 @@ def classifier_to_use(
     classifier: The one that is asked for, if any.
   """
   if classifier is None:
-    return config.classifier.default if _refit.has_refit(workdir) else "softmax"
+    if _refit.has_refit(workdir):
+      return config.classifier.default
+    if "refit" in (_workdir.read_result(workdir) or {}):
+      raise FileNotFoundError(
+        f"{workdir} lacks the file of its refit classifier; `python -m "
+        f"experiments.refit --workdir={workdir}` writes it again, and the classifier "
+        "softmax does without it."
+      )
+    return "softmax"
   if classifier not in _refit.CLASSIFIERS:
     raise ValueError(
       f"the classifier is {classifier!r}, expected one of "

@@ -120,3 +120,28 @@ def test_an_interrupted_command_says_what_continues_it(
     run(main)
   assert exit_.value.code == cli.INTERRUPTED
   assert capsys.readouterr().err == message
+
+
+@pytest.mark.parametrize("args", [["--workdir=", "a.png"], ["--workdir=runs/a", ""]])
+def test_an_empty_path_is_refused(args, capsys):
+  with pytest.raises(SystemExit):
+    predict._parse(args)
+  assert capsys.readouterr().err.endswith("it is empty, expected a path\n")
+
+
+def test_a_device_that_is_not_there_is_one_line(capsys):
+  message = "Unable to initialize backend 'tpu': not found"
+  assert failing(RuntimeError(message))() == 1
+  assert capsys.readouterr().err == f"error: {message}\n"
+
+
+def test_ctrl_c_while_flags_are_parsed(monkeypatch, capsys):
+  def interrupt(*_):
+    raise KeyboardInterrupt
+
+  monkeypatch.setattr(cli, "_parse", interrupt)
+  with pytest.raises(SystemExit) as ended:
+    cli.run(lambda: 0)
+  assert ended.value.code == 130
+  expected = "error: interrupted; the same command continues.\n"
+  assert capsys.readouterr().err == expected

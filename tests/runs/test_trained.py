@@ -144,6 +144,13 @@ def test_a_missing_file(workdir, name):
   assert "\n" not in str(error.value)
 
 
+def test_a_refit_classifier_that_is_missing(workdir):
+  (workdir / "refit.safetensors").unlink()
+  with pytest.raises(FileNotFoundError, match="lacks the file of its refit classifier"):
+    runs.load(workdir)
+  assert runs.load(workdir, "softmax").classifier == "softmax"
+
+
 def test_a_power_norm_that_is_not_there(workdir):
   fields = json.loads((workdir / "config.json").read_text())
   fields["pooling"] |= {"power_norm": "log1p", "eta_prime": None}
