@@ -140,6 +140,7 @@ def test_ctrl_c_while_flags_are_parsed(monkeypatch, capsys):
     raise KeyboardInterrupt
 
   monkeypatch.setattr(cli, "_parse", interrupt)
+  monkeypatch.setattr(cli.app, "run", lambda main, flags_parser: flags_parser([]))
   with pytest.raises(SystemExit) as ended:
     cli.run(lambda: 0)
   assert ended.value.code == 130
