@@ -53,6 +53,12 @@ html_theme_options = {
   "use_repository_button": True,
   "show_navbar_depth": 1,
   "home_page_in_toc": True,
+  # Wide tables take the place of the page's contents.
+  "secondary_sidebar_items": {
+    "**": ["page-toc"],
+    "results/flower102": [],
+    "results/fmd": [],
+  },
 }
 
 

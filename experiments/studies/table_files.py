@@ -1,5 +1,6 @@
 """The files of a table: Markdown, JSON and a plot."""
 
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import pathlib
@@ -31,7 +32,8 @@ def markdown(table: Mapping[str, Any]) -> str:
   rows = table["rows"]
   names, shown = list(rows[0]["classifiers"]), table["shown"]
   reference = paper.display_name(table["reference"])
-  columns = [f"{name}: top-1 / mean per class, %" for name in names]
+  metrics = _metrics(rows)
+  columns = [f"{name}: {' / '.join(metrics.values())}, %" for name in names]
   columns.append(f"{shown} − {reference} [95%]")
   if "learned" in rows[0]:
     columns.append(f"{shown} − frozen [95%]")
@@ -44,7 +46,7 @@ def markdown(table: Mapping[str, Any]) -> str:
   ]
   best = max(row["classifiers"][n]["top1"]["mean"] for row in rows for n in names)
   for row in rows:
-    cells = [_accuracies(row["classifiers"][name], best) for name in names]
+    cells = [_accuracies(row["classifiers"][name], metrics, best) for name in names]
     cells.append(_difference(row["classifiers"][shown].get("gain")))
     if "learned" in row:
       cells.append(_difference(row["learned"]))
@@ -66,11 +68,22 @@ def command_block(command: str | None) -> list[str]:
   return ["```sh", command, "```", ""] if command else []
 
 
-def _accuracies(metrics: Mapping[str, Any], best: float) -> str:
-  top1 = _number(metrics["top1"])
-  if metrics["top1"]["mean"] == best:
+def _metrics(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+  """Return the metrics to show; one if the classes of the test images are balanced."""
+  metrics = {"top1": "top-1", "mean_per_class": "mean per class"}
+  classifiers = [own for row in rows for own in row["classifiers"].values()]
+  if all(_number(own["top1"]) == _number(own["mean_per_class"]) for own in classifiers):
+    del metrics["mean_per_class"]
+  return metrics
+
+
+def _accuracies(
+  classifier: Mapping[str, Any], metrics: Iterable[str], best: float
+) -> str:
+  top1, *others = (_number(classifier[metric]) for metric in metrics)
+  if classifier["top1"]["mean"] == best:
     top1 = f"**{top1}**"
-  return f"{top1} / {_number(metrics['mean_per_class'])}"
+  return " / ".join([top1, *others])
 
 
 def _difference(gain: Mapping[str, float] | None) -> str:
