@@ -149,7 +149,10 @@ def finish(*processes, stopped=False):
     for process in processes:
       output, errors = process.communicate(timeout=PATIENCE)
       assert process.returncode == (130 if stopped else 0), errors
-      assert "Traceback" not in errors if stopped else errors == ""
+      if stopped:
+        assert "Traceback" not in errors, errors
+      else:
+        assert errors == ""
       outputs.append(output)
   finally:
     for process in processes:
