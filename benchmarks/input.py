@@ -1,12 +1,11 @@
 """Speed of the input pipeline against PyTorch's, on the same machine in one run.
 
-  python -m benchmarks.input
-  python -m benchmarks.input --source=FMD
+  python -m benchmarks.input --source=FMD > benchmarks/results/input.md
 
-Images per second, from files to batches of 448 × 448: pnjax, which reads array_record
-in Grain's threads, and a plain PyTorch `DataLoader` with as many processes, which reads
-files with Pillow. They take turns. The images are those of FMD if its folder is given,
-and synthetic otherwise.
+What it prints is a page in Markdown: images per second, from files to batches, of
+pnjax, which reads array_record in Grain's threads, and of a plain PyTorch `DataLoader`
+with as many processes, which reads files with Pillow. They take turns. The images are
+those of FMD if its folder is given, and synthetic otherwise.
 
 A second table compares the decoders, OpenCV and Pillow: one image on one thread.
 """
@@ -24,6 +23,7 @@ import numpy as np
 from PIL import Image
 
 from benchmarks import timing
+from experiments import cli
 from pnjax import data
 from pnjax.data import _decode
 from pnjax.data import _transforms
@@ -48,32 +48,42 @@ class PillowFiles:
 
 
 def main() -> None:
-  """Print two tables."""
+  """Print the page."""
   args = _parse()
+  print("# Speed of the input pipeline\n")
   with tempfile.TemporaryDirectory() as folder:
     split = prepare(args.source, pathlib.Path(folder))
     files = write_files(split, pathlib.Path(folder) / "files")
-    cases = {"pnjax": grain_pass(split, args)}
-    if importlib.util.find_spec("torch") is None:
-      print(
-        "PyTorch is not installed, so its speed is missing (pip install 'pnjax[torch]')"
-      )
-    else:
-      cases["PyTorch, Pillow"] = torch_pass(files, args)
-    speeds = {
-      name: len(split) / seconds
-      for name, seconds in timing.measure(cases, args.rounds).items()
-    }
-    print(f"{timing.machine()}; load average {os.getloadavg()[0]:.1f}")
-    print(f"{len(split)} images, batches of {args.batch}, {args.workers} workers")
-    for name, speed in speeds.items():
-      print(f"{name:24}{speed:8.0f} images per second")
-    if len(speeds) == 2:
-      ratio = speeds["pnjax"] / speeds["PyTorch, Pillow"]
-      met = "met" if ratio >= _TARGET else "not met"
-      print(f"{'ratio':24}{ratio:8.2f} (target: >= {_TARGET}, {met})")
-    print()
+    print(
+      f"{timing.machine()}; {len(split)} images, from files to batches of {args.batch} "
+      f"of {args.size} × {args.size}, {args.workers} workers; medians of"
+    )
+    print(f"\n```sh\n{cli.command_line('benchmarks.input')}\n```\n")
+    print_pipelines(split, files, args)
+    print("\n## Decoding and resizing, one thread\n")
     print_decoders(files, args)
+
+
+def print_pipelines(
+  split: data.Split, files: list[pathlib.Path], args: argparse.Namespace
+) -> None:
+  """Compare the pipelines, or print the speed of pnjax without PyTorch."""
+  cases = {"pnjax": grain_pass(split, args)}
+  if importlib.util.find_spec("torch") is not None:
+    cases["PyTorch, Pillow"] = torch_pass(files, args)
+  speeds = {
+    name: len(split) / seconds
+    for name, seconds in timing.measure(cases, args.rounds).items()
+  }
+  print("| pipeline | images per second |")
+  print("|---|---:|")
+  for name, speed in speeds.items():
+    print(f"| {name} | {speed:.0f} |")
+  if len(speeds) == 2:
+    ratio = speeds["pnjax"] / speeds["PyTorch, Pillow"]
+    met = "met" if ratio >= _TARGET else "not met"
+    print(f"| ratio (target: >= {_TARGET}, {met}) | {ratio:.2f} |")
+  print(f"\nLoad average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores.")
 
 
 def prepare(fmd: pathlib.Path | None, folder: pathlib.Path) -> data.Split:
@@ -95,9 +105,10 @@ def write_files(split: data.Split, folder: pathlib.Path) -> list[pathlib.Path]:
 
 
 def write_synthetic_images(folder: pathlib.Path) -> pathlib.Path:
-  """Write JPEGs with details at all scales, like photographs."""
-  folder = folder / "class"
-  folder.mkdir(parents=True)
+  """Write JPEGs of two classes with details at all scales, like photographs."""
+  classes = [folder / "one", folder / "other"]
+  for path in classes:
+    path.mkdir(parents=True)
   rng = np.random.default_rng(0)
   width, height = _SYNTHETIC_SIZE
   for i in range(_NUM_SYNTHETIC):
@@ -107,8 +118,8 @@ def write_synthetic_images(folder: pathlib.Path) -> pathlib.Path:
       noise = rng.normal(0, 12 * np.log2(scale) / 2, shape)
       pixels += cv2.resize(noise, _SYNTHETIC_SIZE)
     image = Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8))
-    image.save(folder / f"{i:04}.jpg", quality=90)
-  return folder.parent
+    image.save(classes[i % 2] / f"{i:04}.jpg", quality=90)
+  return folder
 
 
 def grain_pass(split: data.Split, args: argparse.Namespace) -> Callable[[], None]:
@@ -137,7 +148,7 @@ def torch_pass(
 
 
 def pillow(file: pathlib.Path | io.BytesIO, size: int) -> np.ndarray:
-  """Decode and resizes an image with Pillow."""
+  """Decode and resize an image with Pillow."""
   with Image.open(file) as image:
     resized = image.convert("RGB").resize((size, size), Image.Resampling.BILINEAR)
   return np.array(resized)
@@ -153,9 +164,10 @@ def print_decoders(files: list[pathlib.Path], args: argparse.Namespace) -> None:
     ],
     "Pillow": lambda: [pillow(io.BytesIO(content), args.size) for content in contents],
   }
+  print("| decoder | ms per image |")
+  print("|---|---:|")
   for name, seconds in timing.measure(cases, args.rounds).items():
-    milliseconds = 1e3 * seconds / len(contents)
-    print(f"{name:24}{milliseconds:8.2f} ms per image, decoded and resized")
+    print(f"| {name} | {1e3 * seconds / len(contents):.2f} |")
 
 
 def _exhaust(batches) -> None:

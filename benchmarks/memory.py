@@ -1,19 +1,19 @@
 """Memory of a training step of ResNet-50 with second-order pooling, without a run.
 
-  python -m benchmarks.memory
+  export JAX_PLATFORMS=cpu
+  python -m benchmarks.memory > benchmarks/results/memory.md
 
-The step is `pnjax.train.train_step` with the optimizer of the default config, RMSprop,
-on images of 448 × 448. The backbone computes in bfloat16; parameters are float32. There
-are two figures, neither of which allocates any arrays:
+What it prints is a page in Markdown. The step is `pnjax.train.train_step` with the
+optimizer of the default config, RMSprop, on images of 448 × 448. The backbone computes
+in bfloat16; parameters are float32. There are two figures, neither of which allocates
+any arrays:
 
 - counted: parameters, their gradients, the state of the optimizer, and the arrays that
   the forward pass keeps for the backward pass. Temporaries are not included, and a
   compiler may recompute some of the arrays instead of keeping them.
 - compiled: arguments and temporaries that the compiler reserves for a TPU v5e, which
   has 16 GB. That requires no TPU (`JAX_PLATFORMS=cpu` keeps JAX from looking for one),
-  only its compiler: `pip install 'jax[tpu]'`. Without it, the step is compiled for the
-  CPU, which says little about accelerators: it uses other convolutions, and computes
-  bfloat16 in float32.
+  only its compiler: `pip install 'jax[tpu]'`. Without it, there is no such figure.
 """
 
 import argparse
@@ -27,6 +27,7 @@ import jax.numpy as jnp
 import ml_collections
 
 from benchmarks import absent_tpus
+from experiments import cli
 from pnjax import config as config_lib
 from pnjax import models
 from pnjax import pretrained
@@ -43,47 +44,58 @@ CASES: dict[str, tuple[int, dict[str, Any]]] = {
     {"pooling.spectral": True, "classifier.rank": _LOW_RANK},
   ),
 }
-PLATFORMS = {"tpu": f"a {absent_tpus.NAME}", "cpu": "this CPU"}
 
 
 def main() -> None:
-  """Print the table."""
+  """Print the page."""
   parser = argparse.ArgumentParser(
-    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    prog="python -m benchmarks.memory",
+    description=__doc__,
+    formatter_class=argparse.RawDescriptionHelpFormatter,
   )
   parser.add_argument("--batch", type=int, default=32)
   parser.add_argument("--size", type=int, default=448)
   args = parser.parse_args()
+  print("# Memory of a training step\n")
+  print(
+    f"ResNet-50 with second-order pooling on {args.batch} images of {args.size} × "
+    f"{args.size}, RMSprop on all layers; the backbone computes in bfloat16, "
+    f"parameters are float32; jax {jax.__version__}, nothing was run:"
+  )
+  print(f"\n```sh\nJAX_PLATFORMS=cpu {cli.command_line('benchmarks.memory')}\n```\n")
   print_memory(args.batch, args.size)
 
 
-def print_memory(batch: int = 32, size: int = 448) -> None:
-  """Print the memory of a training step in GB for each case.
+def print_memory(batch: int, size: int) -> None:
+  """Print a table of the memory of a training step, with a column for each case.
 
   Args:
     batch: Number of images.
     size: Height and width of the images.
   """
-  platform = "tpu"
-  if not absent_tpus.has_compiler():
-    platform = "cpu"
-    print(
-      "The TPU compiler is not installed, so the step is compiled for this CPU, where "
-      "it needs other temporaries (pip install 'jax[tpu]')"
-    )
-  print(f"Memory of a training step, batch {batch}, {size} × {size}, in GB")
-  for name, (num_classes, fields) in CASES.items():
-    config = config_lib.get_config()
-    config.backbone.dtype = "bfloat16"
-    config.pooling.update({"power_norm": "sigme", "num_pivots": 5})
-    config.update_from_flattened_dict(fields)
-    task = make_task(config, num_classes)
-    print(f"{name}:")
-    counted = count(task, batch, size)
-    for what, num_bytes in (counted | {"counted": sum(counted.values())}).items():
-      print(f"  {what:32}{num_bytes / 1e9:8.2f}", flush=True)
-    num_bytes = compiled(task, batch, size, platform)
-    print(f"  compiled for {PLATFORMS[platform]:19}{num_bytes / 1e9:8.2f}", flush=True)
+  columns = [_figures(*case, batch, size) for case in CASES.values()]
+  print(f"| GB | {' | '.join(CASES)} |")
+  print(f"|---|{'---:|' * len(CASES)}")
+  for what in columns[0]:
+    cells = [f"{column[what] / 1e9:.2f}" for column in columns]
+    print(f"| {what} | {' | '.join(cells)} |")
+
+
+def _figures(
+  num_classes: int, fields: Mapping[str, Any], batch: int, size: int
+) -> dict[str, int]:
+  """Return the bytes of a case, counted and, if it is possible, compiled."""
+  config = config_lib.get_config()
+  config.backbone.dtype = "bfloat16"
+  config.pooling.update({"power_norm": "sigme", "num_pivots": 5})
+  config.update_from_flattened_dict(fields)
+  task = make_task(config, num_classes)
+  counted = count(task, batch, size)
+  figures = counted | {"**counted, in all**": sum(counted.values())}
+  if absent_tpus.has_compiler():
+    name = f"**compiled for a {absent_tpus.NAME}, which has 16 GB**"
+    figures[name] = compiled(task, batch, size, "tpu")
+  return figures
 
 
 def make_task(config: ml_collections.ConfigDict, num_classes: int) -> train.Task:
@@ -136,7 +148,7 @@ def compiled(task: train.Task, batch: int, size: int, platform: str) -> int:
     task: Network and optimizer.
     batch: Number of images.
     size: Height and width of the images.
-    platform: One of `PLATFORMS`.
+    platform: "tpu" for a TPU that is not here, or "cpu" for this machine.
   """
   shapes = arguments(task, batch, size)
   if platform == "tpu":

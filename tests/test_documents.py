@@ -224,7 +224,8 @@ def test_every_public_name_is_documented(package):
   assert sorted(listed) == sorted(module.__all__)
 
 
-def test_every_result_is_shown():
-  published = {path.stem for path in (ROOT / "experiments/results").glob("*.json")}
-  shown = re.findall(r"\{include\} ../../experiments/results/(\w+)\.md", TEXT)
+@pytest.mark.parametrize("folder", ["benchmarks/results", "experiments/results"])
+def test_every_result_is_shown(folder):
+  published = {path.stem for path in (ROOT / folder).glob("*.md")} - {"README"}
+  shown = re.findall(rf"\{{include\}} ../../{folder}/(\w+)\.md", TEXT)
   assert set(shown) == published

@@ -48,3 +48,14 @@ def test_compiled(task, counted):
   arguments = ("parameters", "optimizer state", "images")
   assert num_bytes >= sum(counted[name] for name in arguments)
   assert num_bytes <= 3 * sum(counted.values())
+
+
+def test_the_page_has_a_column_for_each_case(monkeypatch, capsys):
+  tiny = (3, {"backbone.name": "tiny_resnet"})
+  monkeypatch.setattr(memory, "CASES", {"one": tiny, "other": tiny})
+  monkeypatch.setattr(memory.absent_tpus, "has_compiler", lambda: False)
+  memory.print_memory(batch=2, size=32)
+  header, _, *rows = capsys.readouterr().out.splitlines()
+  assert header == "| GB | one | other |"
+  assert [row.count("|") for row in rows] == [4] * 6
+  assert rows[-1].startswith("| **counted, in all** |")
