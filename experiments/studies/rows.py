@@ -100,7 +100,7 @@ def compute_rows(
   if finetune or max(len(train_split) for train_split, _ in pairs) > probe.MAX_ROWS:
     compute = _rows_from_runs(splits, workdir / "runs", finetune, cache)
   else:
-    compute = _rows_from_kernels(config, pairs, cache)
+    compute = _rows_from_features(config, pairs, cache)
   for method, config in configs.items():
     dependencies = dependencies_of(config)
     row = stored.load_or_compute(
@@ -123,12 +123,12 @@ def relevant_fields(config: ml_collections.ConfigDict) -> dict[str, Any]:
   return {name: config[name].to_dict() for name in ("dataset", "backbone", "pooling")}
 
 
-def _rows_from_kernels(
+def _rows_from_features(
   config: ml_collections.ConfigDict,
   pairs: Sequence[Pair],
   cache: str | os.PathLike | None,
 ) -> Callable[..., Row]:
-  """Return a function that computes rows from one kernel for all pairs of splits."""
+  """Return a function that computes rows from the features of all pairs of splits."""
 
   @functools.cache
   def load():
@@ -138,11 +138,10 @@ def _rows_from_kernels(
     del dependencies
     frozen = load()
     suggested = probe.suggest_parameters(config, frozen)
-    kernel = probe.kernel_of_config(config, frozen, suggested, method)
+    classified = probe.classify(config, frozen, suggested, method)
     outcomes = []
-    for train_positions, test_positions in frozen.pairs:
-      predictions, _ = probe.classify(kernel, frozen, train_positions, test_positions)
-      labels = frozen.labels[test_positions]
+    for (_, positions), predictions in zip(frozen.pairs, classified, strict=True):
+      labels = frozen.labels[positions]
       confusion = train.confusion_matrix(labels, predictions, frozen.num_classes)
       metrics = train.summarize(0.0, confusion)
       outcomes.append(outcomes_lib.make_outcome(metrics, labels, predictions))

@@ -19,6 +19,7 @@ from pnjax import models
 from pnjax import pretrained
 from pnjax import runtime
 from pnjax.probe import _kernel
+from pnjax.probe import _refit
 from pnjax.probe import _ridge
 from pnjax.probe._vectors import PooledVectors
 
@@ -103,6 +104,51 @@ def suggest_parameters(
   )
 
 
+def classify(
+  config: ml_collections.ConfigDict,
+  frozen: FrozenFeatures,
+  suggested: Mapping[str, float],
+  label: str,
+) -> list[np.ndarray]:
+  """Fit ridge regression to the images to train on, and classify those to evaluate on.
+
+  Args:
+    config: Run config, whose pooling is applied.
+    frozen: Features of the images.
+    suggested: Pooling parameters that the config leaves open.
+    label: Name of the work in the progress display.
+
+  Returns:
+    The predicted classes for each pair.
+  """
+  if len(frozen.pairs) == 1:
+    return [_classify_pair(config, frozen, suggested, label)]
+  # Pairs share images, and so the kernel of all images.
+  kernel = kernel_of_config(config, frozen, suggested, label)
+  predictions = []
+  for train, test in frozen.pairs:
+    fitted = _ridge.fit_ridge(
+      kernel[np.ix_(train, train)], frozen.labels[train], frozen.num_classes
+    )
+    predictions.append(fitted.predict(kernel[np.ix_(test, train)]))
+  return predictions
+
+
+def _classify_pair(
+  config: ml_collections.ConfigDict,
+  frozen: FrozenFeatures,
+  suggested: Mapping[str, float],
+  label: str,
+) -> np.ndarray:
+  """Do the same for one pair by its weights, which need no kernel of test images."""
+  ((train, test),) = frozen.pairs
+  vectors = _pooled_vectors(config, frozen, suggested)
+  fitted = _refit.refit(vectors.subset(train), frozen.labels[train], frozen.num_classes)
+  with runtime.Progress(0, len(test), label) as progress:
+    logits = [fitted.classifier(x) for _, x in vectors.subset(test).blocks(progress)]
+  return np.argmax(np.concatenate(logits), axis=1)
+
+
 def kernel_of_config(
   config: ml_collections.ConfigDict,
   frozen: FrozenFeatures,
@@ -119,6 +165,16 @@ def kernel_of_config(
     suggested: Pooling parameters that the config leaves open.
     label: Name of the work in the progress display.
   """
+  vectors = _pooled_vectors(config, frozen, suggested)
+  return _kernel.pooled_kernel(vectors, frozen.num_train, label)
+
+
+def _pooled_vectors(
+  config: ml_collections.ConfigDict,
+  frozen: FrozenFeatures,
+  suggested: Mapping[str, float],
+) -> PooledVectors:
+  """Return the pooled vectors of all images, scaled to unit length."""
   backbone = pretrained.untrained_backbone(config.backbone)
   model = models.image_classifier_from_config(
     config, backbone.model, frozen.num_classes, suggested
@@ -127,8 +183,7 @@ def kernel_of_config(
   def pool(feature_maps: jax.Array) -> Any:
     return model.apply({}, feature_maps.astype(jnp.float32), method="pool")
 
-  vectors = pool_feature_maps(pool, frozen.feature_maps)
-  return _kernel.pooled_kernel(vectors, frozen.num_train, label)
+  return pool_feature_maps(pool, frozen.feature_maps)
 
 
 def pool_feature_maps(
@@ -166,23 +221,3 @@ def _padded(pool, batch: np.ndarray) -> jax.Array:
   missing = _BATCH - len(batch)
   full = np.concatenate([batch, np.zeros((missing, *batch.shape[1:]), batch.dtype)])
   return pool(jnp.asarray(full))
-
-
-def classify(
-  kernel: np.ndarray, frozen: FrozenFeatures, train: np.ndarray, test: np.ndarray
-) -> tuple[np.ndarray, float]:
-  """Fits ridge regression to some images and classifies others.
-
-  Args:
-    kernel: Kernel of all images with those to train on.
-    frozen: Features of the images.
-    train: Positions of the images to train on.
-    test: Positions of the images to classify.
-
-  Returns:
-    The predicted classes, and the regularisation that was chosen.
-  """
-  fitted = _ridge.fit_ridge(
-    kernel[np.ix_(train, train)], frozen.labels[train], frozen.num_classes
-  )
-  return fitted.predict(kernel[np.ix_(test, train)]), fitted.regularization

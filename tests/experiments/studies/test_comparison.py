@@ -50,7 +50,9 @@ def test_a_table_has_all_rows(make, config_of, feature_cache, tmp_path, capsys):
     assert row["suggested"] == suggested
     kernel = probe.kernel_of_config(config, frozen, suggested, "")
     train, test = frozen.pairs[0]
-    predictions, _ = probe.classify(kernel, frozen, train, test)
+    labels = frozen.labels[train]
+    fitted = probe.fit_ridge(kernel[np.ix_(train, train)], labels, frozen.num_classes)
+    predictions = fitted.predict(kernel[np.ix_(test, train)])
     (metrics,) = row["classifiers"].values()
     right = predictions == frozen.labels[test]
     assert metrics["top1"]["mean"] == pytest.approx(100 * np.mean(right))
@@ -79,13 +81,13 @@ def test_only_rows_with_other_features_or_pooling_are_computed_again(
   make, tmp_path, monkeypatch
 ):
   table = make(tmp_path, rows=["fop"])
-  kernel_of_config, computed = probe.kernel_of_config, []
+  classify, computed = probe.classify, []
 
   def watched(config, *args):
     computed.append(config.pooling.power_norm)
-    return kernel_of_config(config, *args)
+    return classify(config, *args)
 
-  monkeypatch.setattr(probe, "kernel_of_config", watched)
+  monkeypatch.setattr(probe, "classify", watched)
   # Nothing is trained.
   assert make(tmp_path, ("optim", "learning_rate", 0.1), rows=["fop"]) == table
   assert computed == []
@@ -147,11 +149,9 @@ def test_a_copied_table_continues(make, tmp_path, monkeypatch):
   (tmp_path / "second").mkdir()
   shutil.copy(tmp_path / "first" / "table.json", tmp_path / "second")
   computed = []
-  kernel_of_config = probe.kernel_of_config
+  classify = probe.classify
   monkeypatch.setattr(
-    probe,
-    "kernel_of_config",
-    lambda *args: computed.append(args[-1]) or kernel_of_config(*args),
+    probe, "classify", lambda *args: computed.append(args[-1]) or classify(*args)
   )
   second = make(tmp_path / "second", rows=["sop_sc_sigme"])
   assert computed == ["sop_sc_sigme"]
@@ -162,14 +162,14 @@ def test_a_copied_table_continues(make, tmp_path, monkeypatch):
 
 
 def test_rows_that_finish_meanwhile_are_shown(make, tmp_path, monkeypatch):
-  kernel_of_config = probe.kernel_of_config
+  classify = probe.classify
 
   def interrupted(*args):
     monkeypatch.undo()
     make(tmp_path, rows=["fop"])  # By another process.
-    return kernel_of_config(*args)
+    return classify(*args)
 
-  monkeypatch.setattr(probe, "kernel_of_config", interrupted)
+  monkeypatch.setattr(probe, "classify", interrupted)
   table = make(tmp_path, rows=["sop"])
   assert [row["method"] for row in table["rows"]] == ["fop", "sop"]
 
