@@ -66,8 +66,9 @@ class Pooling(nn.Module):
     if self.power_norm is not None and self.power_norm not in known:
       raise ValueError(
         f"`power_norm` is {self.power_norm!r}, expected None or one of "
-        f"{', '.join(map(repr, known))}; a function of your own has to be added to "
-        "`pnjax.ops.POWER_NORMS` first, from Python."
+        f"{', '.join(map(repr, known))}; with `spectral`, these act on eigenvalues. A "
+        "function of your own has to be added to `pnjax.ops.POWER_NORMS` first, from "
+        "Python."
       )
     used = self.norm.parameter if self.norm else None
     if used and used not in PARAMETER_FIELDS:

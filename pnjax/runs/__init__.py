@@ -6,6 +6,7 @@ from pnjax.runs._curves import draw_curves
 from pnjax.runs._environment import environment
 from pnjax.runs._export import export
 from pnjax.runs._export import load_exported
+from pnjax.runs._finished import damaged_file
 from pnjax.runs._records import Records
 from pnjax.runs._records import read_records
 from pnjax.runs._refit import CLASSIFIERS
@@ -41,6 +42,7 @@ __all__ = [
   "classifier_to_use",
   "create_workdir",
   "curves_figure",
+  "damaged_file",
   "draw_curves",
   "environment",
   "export",

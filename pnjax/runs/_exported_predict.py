@@ -52,6 +52,9 @@ def read_config(path):
 def read(path, config):
   """Return an image of a file as the function takes it, uint8."""
   image = ImageOps.exif_transpose(Image.open(path))
+  if image.mode.startswith("I"):  # Grey levels of 16 bits, which Pillow would clip.
+    grey = np.clip(np.asarray(image, np.int64) // 256, 0, 255)
+    image = Image.fromarray(grey.astype(np.uint8))
   if image.has_transparency_data:
     white = Image.new("RGBA", image.size, "white")
     image = Image.alpha_composite(white, image.convert("RGBA"))
@@ -97,17 +100,30 @@ def _weights(count, size, by_area):
 
 def main():
   """Print the five most probable classes of each image."""
-  if not sys.argv[1:]:
+  paths = sys.argv[1:]
+  if "-h" in paths or "--help" in paths:
+    print(__doc__)
+    return
+  if not paths:
     sys.exit("error: no image was given: python predict.py image.jpg ...")
   try:
     config, predict = load()
-    for path in sys.argv[1:]:
-      probabilities = np.asarray(predict(read(path, config)[None]))[0]
-      print(path)
-      for i in np.argsort(-probabilities)[:5]:
-        print(f"  {probabilities[i]:7.2%}  {config['class_names'][i]}")
-  except (OSError, ValueError, Image.DecompressionBombError) as error:
+  except (OSError, ValueError) as error:
     sys.exit(f"error: {error}")
+  failed = False
+  for path in paths:
+    try:
+      image = read(path, config)
+    except (OSError, ValueError, Image.DecompressionBombError) as error:
+      reason = getattr(error, "strerror", None) or error
+      print(f"error: {path} cannot be read: {reason}", file=sys.stderr)
+      failed = True
+      continue
+    probabilities = np.asarray(predict(image[None]))[0]
+    print(path)
+    for i in np.argsort(-probabilities)[:5]:
+      print(f"  {probabilities[i]:7.2%}  {config['class_names'][i]}")
+  sys.exit(failed)
 
 
 if __name__ == "__main__":

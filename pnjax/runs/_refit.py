@@ -16,12 +16,12 @@ from pnjax import probe
 # The classifiers of a run.
 CLASSIFIERS = ("refit", "softmax")
 
-_FILE = "refit.safetensors"
+FILE = "refit.safetensors"
 
 
 def has_refit(workdir: str | os.PathLike) -> bool:
   """Return whether a run has a refit classifier."""
-  return (pathlib.Path(workdir) / _FILE).exists()
+  return (pathlib.Path(workdir) / FILE).exists()
 
 
 def write_refit(
@@ -41,9 +41,10 @@ def write_refit(
     "bias": np.asarray(classifier.bias),
   }
   metadata = {"network": _network_checksum(variables), "arrays": _checksum(arrays)}
-  path = workdir / _FILE
+  path = workdir / FILE
   temporary = path.with_suffix(".tmp")
   safetensors_numpy.save_file(arrays, temporary, metadata)
+  os.chmod(temporary, 0o644)  # It is private otherwise.
   temporary.replace(path)
 
 
@@ -60,7 +61,7 @@ def read_refit(
     FileNotFoundError: if the run has none.
     ValueError: if it is damaged, or belongs to another network.
   """
-  path = pathlib.Path(workdir) / _FILE
+  path = pathlib.Path(workdir) / FILE
   advice = f"`python -m experiments.refit --workdir={workdir}` makes one."
   if not path.exists():
     raise FileNotFoundError(f"{workdir} has no refit classifier; {advice}")

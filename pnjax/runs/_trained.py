@@ -26,7 +26,7 @@ from pnjax.runs._checkpoints import Checkpoints
 _BATCH = 8
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class TrainedModel:
   """A trained model.
 
@@ -50,6 +50,12 @@ class TrainedModel:
   model: models.ImageClassifier
   variables: dict[str, Any]
   classifier: str = "softmax"
+
+  def __repr__(self) -> str:
+    return (
+      f"TrainedModel({self.config.backbone.name} on {self.config.dataset.name}, "
+      f"{len(self.class_names)} classes, classifier {self.classifier}, step {self.step})"
+    )
 
   def predict(self, images: Sequence[np.ndarray] | np.ndarray) -> np.ndarray:
     """Return the probability of each class, `[B, C]`.

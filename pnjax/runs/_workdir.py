@@ -20,9 +20,9 @@ from pnjax import runtime
 _CONFIG = "config.json"
 _FINGERPRINTS = "fingerprints.json"
 _MODEL = "model.json"
-_CLASSES = "classes.txt"
+CLASSES = "classes.txt"
 _RESULT = "result.json"
-_PREDICTIONS = "predictions.npz"
+PREDICTIONS = "predictions.npz"
 _CHECKPOINTS = "checkpoints"
 # What every result has.
 _METRICS = ("loss", "top1", "mean_per_class", "per_class", "num_examples")
@@ -198,14 +198,14 @@ def require_model_info(workdir: str | os.PathLike) -> ModelInfo:
 
 def write_class_names(workdir: pathlib.Path, names: Sequence[str]) -> None:
   """Write the classes of a run."""
-  runtime.write_text(workdir / _CLASSES, "\n".join([*names, ""]))
+  runtime.write_text(workdir / CLASSES, "\n".join([*names, ""]))
 
 
 def read_class_names(workdir: str | os.PathLike) -> list[str]:
   """Return the classes of a run, in the order of its outputs."""
-  path, advice = pathlib.Path(workdir) / _CLASSES, repair_advice(workdir, _CLASSES)
+  path, advice = pathlib.Path(workdir) / CLASSES, repair_advice(workdir, CLASSES)
   if not path.exists():
-    raise FileNotFoundError(f"{workdir} has no {_CLASSES}. {advice}")
+    raise FileNotFoundError(f"{workdir} has no {CLASSES}. {advice}")
   try:
     text = path.read_text(encoding="utf-8")
   except UnicodeDecodeError as error:
@@ -225,9 +225,9 @@ def write_result(
 ) -> None:
   """Write the result of a run, after the predictions of its classifiers."""
   arrays: dict[str, Any] = {_ARRAYS[name]: x for name, x in predictions.items()}
-  temporary = workdir / f".{_PREDICTIONS}"
+  temporary = workdir / f".{PREDICTIONS}"
   np.savez(temporary, label=labels, **arrays)
-  temporary.replace(workdir / _PREDICTIONS)
+  temporary.replace(workdir / PREDICTIONS)
   runtime.write_json(workdir / _RESULT, result)
 
 
@@ -270,7 +270,7 @@ def read_predictions(
   workdir: str | os.PathLike, classifier: str = "softmax"
 ) -> tuple[np.ndarray, np.ndarray]:
   """Return the labels and predicted classes of the images evaluated on."""
-  path = pathlib.Path(workdir) / _PREDICTIONS
+  path = pathlib.Path(workdir) / PREDICTIONS
   try:
     with open(path, "rb") as file, np.load(file) as arrays:
       return arrays["label"], arrays[_ARRAYS[classifier]]
@@ -279,5 +279,5 @@ def read_predictions(
     *(zipfile.BadZipFile, zlib.error),
   ) as error:
     raise ValueError(
-      f"{path} is missing or damaged: {error}. {repair_advice(workdir, _PREDICTIONS)}"
+      f"{path} is missing or damaged: {error}. {repair_advice(workdir, PREDICTIONS)}"
     ) from error

@@ -74,7 +74,7 @@ def train_and_evaluate(
       stack.enter_context(runtime.lock_folder(workdir))
     runs.prepare_workdir(workdir, config, experiment.fingerprints, experiment.devices)
     result = runs.read_result(workdir)
-    if result is not None:
+    if result is not None and _is_complete(experiment, workdir, result):
       return result
 
     # Before signals are caught, since extracting features can be interrupted any time.
@@ -158,6 +158,23 @@ def train_and_evaluate(
     _report(experiment, position.step, outcomes, records, progress)
     elapsed = position.elapsed + time.monotonic() - start
     return write_result(experiment, workdir, variables, outcomes, refit, elapsed)
+
+
+def _is_complete(
+  experiment: Experiment, workdir: pathlib.Path, result: Mapping[str, Any]
+) -> bool:
+  """Return whether a finished run has all its files; say what is written again."""
+  damaged = runs.damaged_file(workdir, result)
+  if not experiment.devices.any_host(damaged is not None):
+    return True
+  if not list((workdir / "checkpoints").glob("[0-9]*")):
+    raise FileNotFoundError(
+      f"{damaged} in {workdir} is missing or damaged, and there is no checkpoint to "
+      "write it from. Remove result.json, and the same command trains again."
+    )
+  if experiment.devices.is_first:
+    print(f"{damaged} is missing or damaged, and is written again", flush=True)
+  return False
 
 
 def _describe_model_once(

@@ -158,11 +158,23 @@ def test_an_export_is_not_exported_again(exported, tmp_path):
     runs.export(exported, tmp_path / "again")
 
 
-def test_a_missing_image_is_reported_in_a_line(exported, site):
-  done = run_alone(site, str(exported / "predict.py"), "nowhere.jpg")
+def test_images_that_cannot_be_read_are_a_line_each(exported, images, site, tmp_path):
+  good = str(images / "0.png")
+  done = run_alone(
+    site, str(exported / "predict.py"), "nowhere.jpg", str(tmp_path), good
+  )
   assert done.returncode == 1
-  assert done.stderr.startswith("error: ")
-  assert done.stderr.count("\n") == 1
+  assert done.stderr.splitlines() == [
+    "error: nowhere.jpg cannot be read: No such file or directory",
+    f"error: {tmp_path} cannot be read: Is a directory",
+  ]
+  assert done.stdout.startswith(f"{good}\n")
+
+
+def test_the_script_explains_itself(exported, site):
+  done = run_alone(site, str(exported / "predict.py"), "--help")
+  assert (done.returncode, done.stderr) == (0, "")
+  assert "python predict.py image.jpg" in done.stdout
 
 
 def test_the_config_describes_the_model(exported, finished_run):
@@ -279,6 +291,15 @@ def test_images_are_decoded_as_in_evaluation(rng, tmp_path, mode):
   config = {"image_size": 32, "resize": "squash", "num_crops": 1}
   actual = _exported_predict.read(tmp_path / "image.png", config)
   np.testing.assert_array_equal(actual, data.decode(tmp_path / "image.png"))
+
+
+def test_images_of_16_bits_are_decoded_as_in_evaluation(rng, tmp_path):
+  grey = rng.integers(0, 2**16, (32, 32), dtype=np.uint16)
+  Image.fromarray(grey).save(tmp_path / "image.png")
+  config = {"image_size": 32, "resize": "squash", "num_crops": 1}
+  actual = _exported_predict.read(tmp_path / "image.png", config)
+  np.testing.assert_array_equal(actual, data.decode(tmp_path / "image.png"))
+  assert actual.max() - actual.min() > 200
 
 
 def test_no_image_is_a_mistake(exported, site):

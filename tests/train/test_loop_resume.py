@@ -75,6 +75,42 @@ def test_files_that_a_run_writes_again(config, workdir, finished_run):
   assert pretrained.load(workdir).variables
 
 
+@pytest.mark.parametrize(
+  "name", ["classes.txt", "predictions.npz", "refit.safetensors", "weights.safetensors"]
+)
+def test_a_damaged_file_of_a_finished_run_is_written_again(
+  config, finished_run, tmp_path, capsys, name
+):
+  workdir = shutil.copytree(finished_run, tmp_path / "run")
+  content = (workdir / name).read_bytes()
+  (workdir / name).write_bytes(content[: len(content) // 2])
+  small_runs.run(config, workdir)
+  line = capsys.readouterr().out.splitlines()[0]
+  assert line == f"{name} is missing or damaged, and is written again"
+  assert_same_result(workdir, finished_run)
+  assert len((workdir / name).read_bytes()) == len(content)
+  assert small_runs.run(config, workdir) == small_runs.result(workdir)
+  assert capsys.readouterr().out == ""
+
+
+def test_a_finished_run_without_checkpoints_is_not_trained_again(
+  config, finished_run, tmp_path
+):
+  workdir = shutil.copytree(finished_run, tmp_path / "run")
+  shutil.rmtree(workdir / "checkpoints")
+  assert small_runs.run(config, workdir) == small_runs.result(finished_run)
+  (workdir / "weights.safetensors").unlink()
+  message = r"weights\.safetensors .* there is no checkpoint .* Remove result\.json"
+  with pytest.raises(FileNotFoundError, match=message):
+    small_runs.run(config, workdir)
+  assert (workdir / "result.json").exists()
+
+
+def test_files_of_a_run_can_be_read_by_others(finished_run):
+  modes = {path.name: path.stat().st_mode & 0o444 for path in finished_run.glob("*.*")}
+  assert set(modes.values()) == {0o444}, modes
+
+
 @pytest.mark.parametrize("name", ["config.json", "fingerprints.json"])
 def test_a_file_that_says_which_run_it_is(config, workdir, name):
   (workdir / name).unlink()
