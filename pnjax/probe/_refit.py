@@ -32,7 +32,7 @@ class LinearClassifier(struct.PyTreeNode):
   kernel: jax.Array | np.ndarray
   bias: jax.Array | np.ndarray
 
-  def __call__(self, vectors: Float[Array, "B D"]) -> Float[Array, "B C"]:
+  def __call__(self, vectors: Float[Array, "B D"] | np.ndarray) -> Float[Array, "B C"]:
     """Return the logits of vectors of unit length."""
     return vectors @ self.kernel + self.bias[None]
 

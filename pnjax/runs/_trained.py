@@ -52,9 +52,10 @@ class TrainedModel:
   classifier: str = "softmax"
 
   def __repr__(self) -> str:
+    backbone, dataset = self.config.backbone.name, self.config.dataset.name
     return (
-      f"TrainedModel({self.config.backbone.name} on {self.config.dataset.name}, "
-      f"{len(self.class_names)} classes, classifier {self.classifier}, step {self.step})"
+      f"TrainedModel({backbone} on {dataset}, {len(self.class_names)} classes, "
+      f"classifier {self.classifier}, step {self.step})"
     )
 
   def predict(self, images: Sequence[np.ndarray] | np.ndarray) -> np.ndarray:

@@ -171,3 +171,10 @@ def test_importing_pnjax_imports_neither_flax_nor_orbax():
   code = "import sys, pnjax; print({'flax', 'orbax', 'grain'} & {*sys.modules})"
   out = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
   assert out.stdout.strip() == b"set()"
+
+
+def test_a_model_is_shown_in_a_line(finished_run):
+  text = repr(pnjax.load(finished_run))
+  assert (
+    text == "TrainedModel(tiny_resnet on folder, 3 classes, classifier refit, step 6)"
+  )
