@@ -32,7 +32,9 @@ class LinearClassifier(struct.PyTreeNode):
   kernel: jax.Array | np.ndarray
   bias: jax.Array | np.ndarray
 
-  def __call__(self, vectors: Float[Array, "B D"] | np.ndarray) -> Float[Array, "B C"]:
+  def __call__(
+    self, vectors: Float[Array, "B D"] | np.ndarray
+  ) -> Float[Array, "B C"] | np.ndarray:
     """Return the logits of vectors of unit length."""
     return vectors @ self.kernel + self.bias[None]
 
