@@ -196,10 +196,12 @@ def _without_flag(args: Sequence[str], name: str) -> list[str]:
 def describe_result(result: Mapping[str, Any]) -> str:
   """Return the accuracies of the classifiers of a run, one per line."""
   from pnjax import runs
+  from pnjax import runtime
 
   return "\n".join(
     f"{name}: top-1 {metrics['top1']:.2%}, mean per class "
-    f"{metrics['mean_per_class']:.2%} on {metrics['num_examples']} images"
+    f"{metrics['mean_per_class']:.2%} on "
+    f"{runtime.counted(metrics['num_examples'], 'image')}"
     for name, metrics in runs.metrics_by_classifier(result).items()
   )
 

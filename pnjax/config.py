@@ -45,8 +45,9 @@ def get_config() -> ml_collections.ConfigDict:
   dataset.name = ""
   dataset.data_dir = config_dict.placeholder(str)  # TFDS's usual folder if None.
   dataset.split = "train"  # Split to train on; TFDS syntax: "train+validation".
-  # Split to evaluate on. If None, the counterpart of `split`: "test", or "half_1_test"
-  # for "half_1_train".
+  # Split to evaluate on. If None, the counterpart of `split`: "half_1_test" for
+  # "half_1_train"; otherwise "test" or, if there is none, "validation", unless `split`
+  # has it.
   dataset.test_split = config_dict.placeholder(str)
   # "2/5" trains on all but the second of five stratified folds of `split`, and
   # evaluates on that one instead of `test_split`.
@@ -125,7 +126,9 @@ def get_config() -> ml_collections.ConfigDict:
   optim.clip_norm = config_dict.placeholder(float)  # Limit on the gradient's norm.
 
   config.train = train = ml_collections.ConfigDict()
-  train.batch_size = 32  # Over all devices and hosts.
+  # Images in a batch, over all devices and hosts; at most those to train on, or 32. In
+  # a batch of up to 32, images may occur again.
+  train.batch_size = 32
   # Passes over the images to train on. With 0, only the classifier is fit, in closed
   # form.
   train.num_epochs = 20

@@ -124,9 +124,11 @@ def _read_run(workdir: pathlib.Path, name: str, classifier: str | None) -> _Run:
 def _summarize(run: _Run) -> dict[str, Any]:
   """Return the row of a run in the table of results."""
   dataset = run.config.dataset
+  # Runs of earlier versions did not record it.
+  split = run.result.get("evaluated_on", data.evaluation_split(dataset))
   return {
     "name": run.name,
-    "dataset": f"{dataset.name}, {data.evaluation_split(dataset)}",
+    "dataset": f"{dataset.name}, {split}",
     "method": _method(run.config),
     "time": _duration(run.result["wall_seconds"]),
     "classifiers": runs.metrics_by_classifier(run.result),

@@ -197,12 +197,16 @@ def _notes(
   dataset, (train_split, test_split) = config.dataset, pairs[0]
   crops = f"{dataset.num_crops} crops of " if dataset.num_crops > 1 else ""
   size = f"{dataset.image_size} × {dataset.image_size}"
-  others = f", and {len(pairs) - 1} more such pairs" if len(pairs) > 1 else ""
+  others = (
+    f", and {runtime.counted(len(pairs) - 1, 'more such pair')}"
+    if len(pairs) > 1
+    else ""
+  )
   weights = config.backbone.weights
   origin = f"with {_origin(weights)}" if weights else "from random weights"
   notes = [
-    f"Trained on {len(train_split)} images ({train_split.split}), evaluated on "
-    f"{len(test_split)} ({test_split.split}){others}.",
+    f"Trained on {runtime.counted(len(train_split), 'image')} ({train_split.split}), "
+    f"evaluated on {len(test_split)} ({test_split.split}){others}.",
     f"{crops}{size}, {config.backbone.name} {origin}.",
     "frozen: ridge regression on pooled vectors of the pretrained network.",
     *(_training_notes(config) if finetune else ()),
@@ -239,7 +243,7 @@ def _training_notes(config: ml_collections.ConfigDict) -> list[str]:
     views = f", from {count} cached views" if count > 1 else ", from cached features"
   return [
     f"softmax: {layers} trained by {optim.name} at {optim.learning_rate:g} to "
-    f"{optim.final_learning_rate:g}, {training.num_epochs} epochs, batch size "
-    f"{training.batch_size}{views}.",
+    f"{optim.final_learning_rate:g}, {runtime.counted(training.num_epochs, 'epoch')}, "
+    f"batch size {training.batch_size}{views}.",
     "refit: ridge regression on the pooled vectors of the same trained network.",
   ]

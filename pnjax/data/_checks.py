@@ -9,10 +9,12 @@ import functools
 import hashlib
 import logging
 import os
+import pathlib
 
 import numpy as np
 import tqdm
 
+from pnjax import runtime
 from pnjax.data._archive import Archive
 from pnjax.data._archive import ArchiveImage
 from pnjax.data._archive import is_control
@@ -55,13 +57,16 @@ def check_names(archive: Archive) -> None:
         )
 
 
-def digests(archive: Archive, known: Container[str], progress: bool) -> list[str]:
+def digests(
+  archive: Archive, known: Container[str], progress: bool, advice: str
+) -> list[str]:
   """Return the sha256 of each image, after checking that none is broken.
 
   Args:
     archive: Images to read.
     known: Digests of images that were checked before.
     progress: Whether to show a progress bar.
+    advice: What to do about images that are broken.
 
   Raises:
     OSError: if images cannot be read, for instance because a disk has vanished.
@@ -84,9 +89,10 @@ def digests(archive: Archive, known: Container[str], progress: bool) -> list[str
   if len(broken) < len(failed):
     raise _unreadable(failed, len(images))
   if broken:
+    of_all = f"of {runtime.counted(len(images), 'image')}"
     raise ValueError(
-      f"{len(broken)} of {len(images)} images are broken; get them again, or remove "
-      "those that no list names. Nothing was prepared.\n" + "\n".join(broken)
+      f"{runtime.counted(len(broken), f'{of_all} is', f'{of_all} are')} broken; "
+      f"{advice}. Nothing was prepared.\n" + "\n".join(broken)
     )
   return list(found)
 
@@ -98,8 +104,8 @@ def _unreadable(
   image, error = failed[0]
   reason = str(error) or f"{image} does not fit into memory"
   return OSError(
-    f"{len(failed)} of {total} images cannot be read, the first because {reason}. "
-    "Nothing was prepared."
+    f"{len(failed)} of {runtime.counted(total, 'image')} cannot be read, the first "
+    f"because {reason}. Nothing was prepared."
   )
 
 
@@ -108,16 +114,39 @@ def warn_about_small_classes(archive: Archive) -> None:
   labels = [image.label for image in archive.images]
   counts = np.bincount(labels, minlength=len(archive.class_names))
   single = [archive.class_names[i] for i in np.flatnonzero(counts == 1)]
-  if single:
+  if len(single) == 1:
     _LOGGER.warning(
-      "%d classes have a single image, which is either trained or evaluated on: %s",
+      "class %s has a single image, so it appears either in training or in testing, "
+      "not both",
+      single[0],
+    )
+  elif single:
+    _LOGGER.warning(
+      "%d classes have a single image each, so they appear either in training or in "
+      "testing, not both: %s",
       len(single),
       ", ".join([*single[:_MAX_SHOWN], *["…"][: len(single) > _MAX_SHOWN]]),
     )
 
 
+def warn_about_missing_splits(splits: Container[str]) -> None:
+  """Report that there are images to train on only.
+
+  Args:
+    splits: Names of the splits.
+  """
+  if "train" in splits and "test" not in splits and "validation" not in splits:
+    _LOGGER.warning(
+      "there are no images to evaluate on: add a folder (or lines of the CSV file) for "
+      "test or validation, or train with --config.dataset.fold=1/5"
+    )
+
+
 def warn_about_duplicates(
-  archive: Archive, found: Sequence[str], splits: Mapping[str, Sequence[int]]
+  archive: Archive,
+  found: Sequence[str],
+  splits: Mapping[str, Sequence[int]],
+  root: pathlib.Path | None,
 ) -> None:
   """Report images that are there several times.
 
@@ -125,16 +154,31 @@ def warn_about_duplicates(
     archive: The images.
     found: sha256 of each image.
     splits: Positions of the images of each split.
+    root: Folder that messages name the images from, if they are files.
   """
   images = archive.images
   first: dict[str, int] = {}
   copies = [(i, first.setdefault(digest, i)) for i, digest in enumerate(found)]
   copies = [(i, j) for i, j in copies if i != j]
   others = [(i, j) for i, j in copies if images[i].label != images[j].label]
-  _warn(archive, "images are copies of others", copies)
-  _warn(archive, "copies are in another class than the first", others)
+  kinds = [
+    ("image is a copy of another", "images are copies of others", copies),
+    (
+      "copy is in another class than the first",
+      "copies are in another class than the first",
+      others,
+    ),
+  ]
   for one, other, shared in _shared(found, splits):
-    _warn(archive, f"images of {other} are also in {one}", shared)
+    also = f"also in {one}"
+    kinds.append(
+      (f"image of {other} is {also}", f"images of {other} are {also}", shared)
+    )
+  for singular, plural, pairs in kinds:
+    if pairs:
+      i, j = (_described(archive, k, root) for k in pairs[0])
+      count = runtime.counted(len(pairs), singular, plural)
+      _LOGGER.warning("%s, such as %s and %s", count, i, j)
 
 
 def _shared(
@@ -152,19 +196,11 @@ def _shared(
       yield one, other, [(i, j) for i, j in pairs if i != j]
 
 
-def _warn(archive: Archive, what: str, pairs: Sequence[tuple[int, int]]) -> None:
-  if not pairs:
-    return
-  one, other = (archive.images[i] for i in pairs[0])
-  _LOGGER.warning(
-    "%d %s, such as %s (%s) and %s (%s)",
-    len(pairs),
-    what,
-    one.file,
-    archive.class_names[one.label],
-    other.file,
-    archive.class_names[other.label],
-  )
+def _described(archive: Archive, index: int, root: pathlib.Path | None) -> str:
+  """Return the path of an image, with the folder of its split, and its class."""
+  image = archive.images[index]
+  path = image.file if root is None else os.path.relpath(str(image), root)
+  return f"{path} ({archive.class_names[image.label]})"
 
 
 def _inspect(

@@ -6,11 +6,13 @@ from collections.abc import Set
 import logging
 import pathlib
 
+from pnjax import runtime
 from pnjax.data import _random_splits
 from pnjax.data._archive import Archive
 from pnjax.data._archive import ImageFile
 from pnjax.data._decode import image_files
 from pnjax.data._decode import is_image
+from pnjax.data._decode import unreadable
 
 _LOGGER = logging.getLogger(__name__)
 # Number of classes that a message names.
@@ -34,13 +36,14 @@ def read_folder(source: pathlib.Path) -> Archive:
   splits = _split_folders(source)
   if not splits:
     names = _folder_names(source)
+    _check_nesting(source, names)
     loose = sorted(path for path in source.glob("*") if is_image(path))
-    _warn_about_ignored("images outside of class folders", loose)
+    _warn_about_ignored("image", "outside of class folders", loose)
     _warn_about_other_files([source / name for name in names])
     return Archive(tuple(names), divided(class_images(source, names, names)))
   others = [source / name for name in _folder_names(source)]
   others = [path for path in others if path not in splits.values()]
-  _warn_about_ignored("folders next to the split folders", others)
+  _warn_about_ignored("folder", "next to the split folders", others)
   classes = {split: set(_folder_names(path)) for split, path in splits.items()}
   check_classes(classes)
   for split, path in splits.items():
@@ -53,13 +56,25 @@ def read_folder(source: pathlib.Path) -> Archive:
   return Archive(tuple(names), stored)
 
 
+def _check_nesting(source: pathlib.Path, names: Sequence[str]) -> None:
+  """Raise ValueError if the only folder holds the class folders."""
+  if len(names) != 1:
+    return
+  (inner,) = (source / name for name in names)
+  if any(image_files(inner / name) for name in _folder_names(inner)):
+    raise ValueError(
+      f"there is only one class, {names[0]!r}; expected two or more. If the folders in "
+      f"{inner} are the classes (or train and test), use that one as the source."
+    )
+
+
 def divided(images: Sequence[ImageFile]) -> dict[str, list[ImageFile]]:
   """Return 80% of each class as `train`, and the rest as `test`."""
   train, test = _random_splits.stratified([i.label for i in images], 0.8, seed=0)
   if not test:
     raise ValueError(
-      f"No class has two images (there are {len(images)} in all), expected more: one "
-      "image of each class is to evaluate on."
+      f"No class has two images ({runtime.counted(len(images), 'image')} in "
+      "all), expected more: one image of each class is to evaluate on."
     )
   return {"train": [images[i] for i in train], "test": [images[i] for i in test]}
 
@@ -137,7 +152,10 @@ def _split_folders(source: pathlib.Path) -> dict[str, pathlib.Path]:
 
 
 def _folder_names(root: pathlib.Path) -> list[str]:
-  folders = (path.name for path in root.glob("*") if path.is_dir())
+  try:
+    folders = [path.name for path in root.iterdir() if path.is_dir()]
+  except OSError as error:
+    raise unreadable(error) from error
   return sorted(name for name in folders if not name.startswith((".", "__MACOSX")))
 
 
@@ -158,9 +176,10 @@ def _warn_about_other_files(folders: Sequence[pathlib.Path]) -> None:
     for path in files
     if not is_image(path) and not path.name.startswith(".") and path.is_file()
   ]
-  _warn_about_ignored("files without a suffix of images", others)
+  _warn_about_ignored("file", "without a suffix of images", others)
 
 
-def _warn_about_ignored(kind: str, paths: Sequence[pathlib.Path]) -> None:
+def _warn_about_ignored(kind: str, where: str, paths: Sequence[pathlib.Path]) -> None:
   if paths:
-    _LOGGER.warning("%d %s are ignored, such as %s", len(paths), kind, paths[0])
+    count = runtime.counted(len(paths), f"{kind} {where} is", f"{kind}s {where} are")
+    _LOGGER.warning("%s ignored, such as %s", count, paths[0])

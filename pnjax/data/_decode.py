@@ -145,19 +145,33 @@ def image_files(folder: str | os.PathLike) -> list[pathlib.Path]:
   """Return the paths of all images in a folder and its subfolders, sorted.
 
   Hidden files and folders are skipped.
+
+  Args:
+    folder: The folder.
+
+  Raises:
+    OSError: if the folder, or one in it, cannot be read.
   """
-  folder = pathlib.Path(folder)
-  return [
-    path
-    for path in sorted(folder.rglob("*"))
-    if is_image(path) and not _is_hidden(path.relative_to(folder))
-  ]
+  paths = []
+  # Unlike this, `rglob` passes over folders that cannot be read.
+  for root, folders, files in os.walk(os.fspath(folder), onerror=_refuse):
+    folders[:] = [name for name in folders if not name.startswith(".")]
+    paths += [pathlib.Path(root, name) for name in (*folders, *files)]
+  return sorted(filter(is_image, paths))
+
+
+def _refuse(error: OSError) -> None:
+  raise unreadable(error) from error
+
+
+def unreadable(error: OSError) -> OSError:
+  """Return the error for a folder that cannot be read, which says what to do."""
+  return OSError(
+    f"the folder {error.filename} cannot be read ({error.strerror}); make it readable, "
+    "or remove it."
+  )
 
 
 def is_image(path: pathlib.Path) -> bool:
   """Return whether a file is an image, judging by its name, and not hidden."""
-  return path.suffix.lower() in _SUFFIXES and not _is_hidden(pathlib.Path(path.name))
-
-
-def _is_hidden(path: pathlib.Path) -> bool:
-  return any(part.startswith(".") for part in path.parts)
+  return path.suffix.lower() in _SUFFIXES and not path.name.startswith(".")

@@ -6,6 +6,7 @@ import csv
 import os
 import pathlib
 
+from pnjax import runtime
 from pnjax.data import _class_folders
 from pnjax.data._archive import Archive
 from pnjax.data._archive import ImageFile
@@ -92,14 +93,25 @@ def _check_rows(rows: Mapping[int, Mapping[str, str]], source: pathlib.Path) -> 
     elif not os.path.isfile(source.parent / path):
       missing.append(f"{row['path']} (line {line})")
   splits = ", ".join(_class_folders.SPLITS)
-  for mistakes, what in (
-    (empty, "lines without a value, expected one in each column"),
-    (again, "images that are listed again, expected each once"),
-    (unknown, f"unknown splits, expected {splits}"),
-    (missing, f"images that are not there, expected paths relative to {source.parent}"),
+  for mistakes, words, expected in (
+    (empty, ("line without a value", "lines without a value"), "one in each column"),
+    (
+      again,
+      ("image that is listed again", "images that are listed again"),
+      "each once",
+    ),
+    (unknown, ("unknown split", "unknown splits"), splits),
+    (
+      missing,
+      ("image that is not there", "images that are not there"),
+      f"paths relative to {source.parent}",
+    ),
   ):
     if mistakes:
-      raise ValueError(f"{source} has {len(mistakes)} {what}: {_shown(mistakes)}.")
+      raise ValueError(
+        f"{source} has {runtime.counted(len(mistakes), *words)}, expected {expected}: "
+        f"{_shown(mistakes)}."
+      )
 
 
 def _shown(mistakes: Sequence[str]) -> str:

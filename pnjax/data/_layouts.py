@@ -10,6 +10,7 @@ import numpy as np
 import scipy.io
 import tensorflow_datasets as tfds
 
+from pnjax import runtime
 from pnjax.data import _random_splits
 from pnjax.data._archive import Archive
 from pnjax.data._archive import ImageFile
@@ -201,6 +202,6 @@ def _check_complete(missing: Sequence[str]) -> None:
     shown = ", ".join(missing[:_MAX_SHOWN])
     more = ", …" if len(missing) > _MAX_SHOWN else ""
     raise FileNotFoundError(
-      f"{len(missing)} listed images are missing: {shown}{more}; unpack the whole "
-      "archive."
+      f"{runtime.counted(len(missing), 'listed image is', 'listed images are')} "
+      f"missing: {shown}{more}; unpack the whole archive."
     )

@@ -31,6 +31,8 @@ _READERS: dict[str, Callable[..., Archive]] = {
   "folder": _class_folders.read_folder,
 }
 _LOGGER = logging.getLogger(__name__)
+# Number of splits that a summary names.
+_MAX_SHOWN = 4
 
 
 def prepare(
@@ -74,12 +76,17 @@ def prepare(
   with _only_writer(folder.parent):
     before = _metadata_before(folder)
     known = frozenset(before.get("digests", ()))
-    metadata = _metadata(archive, _checks.digests(archive, known, progress))
+    advice = _advice_if_broken(name, source)
+    metadata = _metadata(archive, _checks.digests(archive, known, progress, advice))
     _checks.warn_about_small_classes(archive)
-    _checks.warn_about_duplicates(archive, metadata["digests"], metadata["splits"])
+    _checks.warn_about_missing_splits(metadata["splits"])
+    _checks.warn_about_duplicates(
+      archive, metadata["digests"], metadata["splits"], _root_of(source)
+    )
     if _contents(before) == _contents(metadata):
       if _is_whole(name, folder, progress):
         _LOGGER.info("%s is already prepared from the same images.", name)
+        _LOGGER.info("%s", _summary(metadata))
         return folder
     elif before and not overwrite:
       raise FileExistsError(
@@ -88,6 +95,7 @@ def prepare(
         "overwrite=True (--overwrite), or choose another data_dir (--data_dir=DIR)."
       )
     _builder.write(name, archive, metadata, folder, progress)
+  _LOGGER.info("%s", _summary(metadata))
   return folder
 
 
@@ -126,6 +134,36 @@ def _read_archive(
     raise FileNotFoundError(f"`source` is {source}, expected the folder {contents}.")
   arguments = {"splits": pathlib.Path(splits)} if splits is not None else {}
   return _READERS[name](pathlib.Path(source), **arguments)
+
+
+def _advice_if_broken(name: str, source: str | os.PathLike | None) -> str:
+  """Return what to do about images that are broken."""
+  if name != "folder":
+    return "get them again, or remove those that no list names"
+  if source is not None and os.path.isfile(source):
+    return "replace them, or delete them and their lines in the CSV file"
+  return "replace or delete them"
+
+
+def _root_of(source: str | os.PathLike | None) -> pathlib.Path | None:
+  """Return the folder that paths of images are relative to, if there is one."""
+  if source is None:
+    return None
+  return pathlib.Path(source if os.path.isdir(source) else os.path.dirname(source))
+
+
+def _summary(metadata: Mapping[str, Any]) -> str:
+  """Return a line such as `60 images in 5 classes: train 50, test 10`."""
+  splits = [f"{name} {len(own)}" for name, own in metadata["splits"].items()]
+  more = len(splits) - _MAX_SHOWN
+  if more > 0:
+    rest = runtime.counted(more, "more split")
+    splits = [*splits[:_MAX_SHOWN], f"… and {rest}"]
+  return (
+    f"{runtime.counted(len(metadata['labels']), 'image')} in "
+    f"{runtime.counted(len(metadata['class_names']), 'class', 'classes')}: "
+    f"{', '.join(splits)}"
+  )
 
 
 @contextlib.contextmanager

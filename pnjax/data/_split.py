@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from collections.abc import Sequence
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -14,6 +15,7 @@ import ml_collections
 import numpy as np
 import tensorflow_datasets as tfds
 
+from pnjax import runtime
 from pnjax.data import _prepare
 from pnjax.data import _random_splits
 from pnjax.data import _stored
@@ -51,8 +53,8 @@ class Split(Sequence):
 
   def __repr__(self) -> str:
     return (
-      f"Split({self.name!r}, {self.split!r}: {len(self)} images, "
-      f"{len(self.class_names)} classes)"
+      f"Split({self.name!r}, {self.split!r}: {runtime.counted(len(self), 'image')}, "
+      f"{runtime.counted(len(self.class_names), 'class', 'classes')})"
     )
 
   def __len__(self) -> int:
@@ -61,7 +63,8 @@ class Split(Sequence):
   # Slices are not supported; see `subset`.
   def __getitem__(self, index: int) -> dict[str, Any]:  # type: ignore[override]
     if not -len(self) <= index < len(self):
-      raise IndexError(f"`index` is {index}, but there are {len(self)} images.")
+      count = runtime.counted(len(self), "image")
+      raise IndexError(f"`index` is {index}, but the split has {count}.")
     try:
       example = self.source[int(self.indices[index])]
       return {
@@ -160,9 +163,10 @@ def _check_labels(split: Split) -> None:
   """Raise ValueError if images have no label, as those of some test splits."""
   count = int(np.sum(split.labels < 0))
   if count:
+    of_all = f"of {len(split)} images of {split.name}, {split.split},"
     raise ValueError(
-      f"{count} of {len(split)} images of {split.name}, {split.split}, have no label, "
-      "expected one each; choose another split."
+      f"{runtime.counted(count, f'{of_all} has', f'{of_all} have')} no label, expected "
+      "one each; choose another split."
     )
 
 
@@ -201,8 +205,9 @@ def open_splits(config: ml_collections.ConfigDict) -> tuple[Split, Split]:
   _check_labels(test)
   num_shared = np.intersect1d(train.indices, test.indices).size
   if num_shared:
+    one, many = f"image of {train.split} is", f"images of {train.split} are"
     raise ValueError(
-      f"{num_shared} images of {train.split} are also in {test.split}, which is "
+      f"{runtime.counted(num_shared, one, many)} also in {test.split}, which is "
       "evaluated on; set dataset.test_split to one without them."
     )
   num_classes = len(train.class_names)
@@ -241,19 +246,24 @@ def _divide(split: Split, fold: str) -> tuple[Split, Split]:
 
 
 def _open_test_split(config: ml_collections.ConfigDict) -> Split:
-  try:
-    return open_split(config.name, evaluation_split(config), config.data_dir)
-  except _UnknownSplitError as error:
-    if config.test_split:
-      raise
-    raise ValueError(
-      f"dataset.test_split is None, and the counterpart of {config.split} is not "
-      f"known: {error}"
-    ) from error
+  """Open the first split to evaluate on that the dataset has."""
+  if config.test_split:
+    return open_split(config.name, config.test_split, config.data_dir)
+  counterparts = _counterparts(config.split)
+  for name in counterparts:
+    with contextlib.suppress(_UnknownSplitError):
+      return open_split(config.name, name, config.data_dir)
+  raise ValueError(
+    f"{config.name} has no images to evaluate on (no {' or '.join(counterparts)} "
+    f"beside {config.split}): add a folder test or validation and prepare it again, "
+    "set dataset.test_split, or hold out a part with --config.dataset.fold=1/5."
+  )
 
 
 def evaluation_split(config: ml_collections.ConfigDict) -> str:
-  """Return the name of the split to evaluate on.
+  """Return the name of the split to evaluate on, as far as the config decides it.
+
+  Where that is `test`, and the dataset has none, `open_splits` opens `validation`.
 
   Args:
     config: The group `dataset` of a run config.
@@ -262,7 +272,15 @@ def evaluation_split(config: ml_collections.ConfigDict) -> str:
     return f"fold {config.fold} of {config.split}"
   if config.test_split:
     return config.test_split
-  if config.split == "train_80":
-    return "test_20"
-  repeated = re.fullmatch(r"((?:half|fold)_\d+)_train", config.split)
-  return f"{repeated[1]}_test" if repeated else "test"
+  return _counterparts(config.split)[0]
+
+
+def _counterparts(split: str) -> list[str]:
+  """Return the splits that may be evaluated on after training on one, best first."""
+  if split == "train_80":
+    return ["test_20"]
+  repeated = re.fullmatch(r"((?:half|fold)_\d+)_train", split)
+  if repeated:
+    return [f"{repeated[1]}_test"]
+  is_seen = split == "all" or "validation" in re.findall(r"\w+", split)
+  return ["test"] if is_seen else ["test", "validation"]

@@ -179,7 +179,8 @@ def _class_names(folder: pathlib.Path, metadata: Mapping[str, Any]) -> tuple[str
   features = runtime.read_json(folder / "features.json")["featuresDict"]["features"]
   expected = int(features["label"]["classLabel"]["numClasses"])
   if len(names) != expected:
-    raise ValueError(f"{path} has {len(names)} classes, expected {expected}")
+    count = runtime.counted(len(names), "class", "classes")
+    raise ValueError(f"{path} has {count}, expected {expected}")
   return tuple(names)
 
 

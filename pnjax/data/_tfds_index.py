@@ -169,7 +169,7 @@ def _make_index(dataset: Dataset, split: str) -> tuple[np.ndarray, np.ndarray]:
   broken = [error for error in errors if error]
   if broken:
     raise ValueError(
-      f"{len(broken)} of {len(positions)} images of {dataset.name}, {split}, are "
-      f"broken, expected none; the first is {broken[0]}"
+      f"{len(broken)} of {runtime.counted(len(positions), 'image')} of {dataset.name}, "
+      f"{split}, cannot be decoded, expected none; the first is {broken[0]}"
     )
   return np.array(labels, np.int32), np.array(digests, "U64")

@@ -86,7 +86,7 @@ class FeatureCache:
       raise _damaged(
         self.folder,
         f"{maps} has {written} bytes, expected {len(lines) * self._row_bytes} for "
-        f"{len(lines)} images",
+        f"{runtime.counted(len(lines), 'image')}",
       )
     return rows
 
@@ -130,8 +130,8 @@ class FeatureCache:
     needed, free = count * self._row_bytes, shutil.disk_usage(self.folder).free
     if needed > free:
       raise OSError(
-        f"features of {count} images take {needed / 1e9:.1f} GB, but {self.folder} "
-        f"has {free / 1e9:.1f} GB left."
+        f"features of {runtime.counted(count, 'image')} take {needed / 1e9:.1f} GB, "
+        f"but {self.folder} has {free / 1e9:.1f} GB left."
       )
     return needed
 

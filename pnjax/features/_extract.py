@@ -125,8 +125,8 @@ def _announce(
   if devices.is_first:
     of_views = f" in {len(caches)} views" if len(caches) > 1 else ""
     print(
-      f"features: {count} feature maps to compute{of_views}, {size / 1e9:.2g} GB in "
-      f"{cache.folder.parent}",
+      f"features: {runtime.counted(count, 'feature map')} to compute{of_views}, "
+      f"{size / 1e9:.2g} GB in {cache.folder.parent}",
       flush=True,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from typing import TYPE_CHECKING
 
 from flax import linen as nn
@@ -28,6 +29,9 @@ _BASELINES = {
   "newton_schulz_sqrt": lambda m, lam: ops.newton_schulz_sqrt(m),
   "pade_sqrt": lambda m, lam: ops.pade_sqrt(m),
 }
+
+# Types of numbers, or of arrays that hold one.
+_NUMBERS = (numbers.Real, np.ndarray, jax.Array)
 
 # Outputs beyond this magnitude count as saturated: they have next to no gradient.
 _SATURATED = 0.99
@@ -90,6 +94,7 @@ class SecondOrderPooling(Pooling):
   def __call__(self, x: Float[Array, "B *positions d"]) -> Float[Array, "B ..."]:
     """Pools the feature map of a backbone."""
     self._check_power_norm(_BASELINES, also_learnable=("beta", "alpha"))
+    self._check_numbers()
     self._check_beta()
     self._check_sizes()
     self._check_dropout()
@@ -123,6 +128,13 @@ class SecondOrderPooling(Pooling):
   def _needs_nonnegative(self) -> bool:
     return super()._needs_nonnegative() and not self.spectral
 
+  def _check_numbers(self) -> None:
+    for name in ("beta", "alpha", "sigma", "trace_power", "kappa"):
+      value = getattr(self, name)
+      is_left_out = value is None and name in ("trace_power", "kappa")
+      if not (is_left_out or isinstance(value, _NUMBERS)):
+        raise TypeError(f"`{name}` is {value!r}, expected a number.")
+
   def _check_beta(self) -> None:
     centered = self.beta > 0 or "beta" in self.learnable
     if centered and self._needs_nonnegative():
@@ -146,6 +158,9 @@ class SecondOrderPooling(Pooling):
         raise ValueError(
           f"`{name}` is {size}, expected a whole number of at least 1, or None."
         )
+    count = self.num_pivots
+    if not isinstance(count, numbers.Integral) or count < 0 or count == 1:
+      raise ValueError(f"`num_pivots` is {count!r}, expected 0, or at least 2.")
     if self.rank is None:
       return
     if self.power_norm is not None and not self.spectral:

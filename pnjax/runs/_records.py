@@ -42,8 +42,9 @@ class Records:
         last = max(steps.values())
         if last and not (self._folder / _METRICS).exists():
           raise ValueError(
-            f"{self._folder / _METRICS} is missing, with the records of {last} steps. "
-            "Put it back, or an empty file to go on without them."
+            f"{self._folder / _METRICS} is missing, with the records of "
+            f"{runtime.counted(last, 'step')}. Put it back, or an empty file to go on "
+            "without them."
           )
         _drop_unless(
           self._folder / _METRICS, lambda r: r["step"] <= steps.get(r["split"], 0)

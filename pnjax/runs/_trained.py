@@ -157,6 +157,11 @@ def _check_images(images: Sequence[np.ndarray] | np.ndarray) -> None:
       f"The images are of type {type(images).__name__}, expected a list of uint8 "
       "images [H, W, 3], or an array [B, H, W, 3]."
     )
+  if not isinstance(images, Sequence) and images.shape[2:] == (3,):
+    raise ValueError(
+      f"The images are one array of shape {images.shape}, expected a list of images "
+      "[H, W, 3], or an array [B, H, W, 3]; put a single image into a list."
+    )
   if not len(images):
     raise ValueError("There are no images.")
   for i, image in enumerate(images):

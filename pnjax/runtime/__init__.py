@@ -18,6 +18,7 @@ from pnjax.runtime._memory import spare_memory
 from pnjax.runtime._progress import Progress
 from pnjax.runtime._progress import format_duration
 from pnjax.runtime._signals import StopRequest
+from pnjax.runtime._words import counted
 
 __all__ = [
   "BATCH_AXIS",
@@ -28,6 +29,7 @@ __all__ = [
   "available_memory",
   "cache_folder",
   "connect_hosts",
+  "counted",
   "download",
   "file_digest",
   "format_duration",

@@ -3,8 +3,10 @@
 import ml_collections
 
 from pnjax import config as config_lib
+from pnjax import data
 from pnjax import models
 from pnjax import pretrained
+from pnjax import runtime
 from pnjax.train import _memory
 from pnjax.train import _optimizer
 
@@ -45,3 +47,22 @@ def check_config(config: ml_collections.ConfigDict, num_hosts: int) -> None:
       "weights: random ones are not worth caching."
     )
   _memory.check_images(config, num_hosts)
+
+
+def check_batch_size(config: ml_collections.ConfigDict, split: data.Split) -> None:
+  """Raise ValueError if a batch of training would hold all images several times.
+
+  Batches up to the default size are for any number of images: they run into the next
+  epochs.
+
+  Args:
+    config: Run config.
+    split: Images to train on.
+  """
+  train = config.train
+  largest = max(len(split), config_lib.get_config().train.batch_size)
+  if train.num_epochs and train.batch_size > largest:
+    raise ValueError(
+      f"train.batch_size is {train.batch_size}, but {split.split} has "
+      f"{runtime.counted(len(split), 'image')}; expected at most {largest}."
+    )

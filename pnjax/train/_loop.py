@@ -18,6 +18,7 @@ import numpy as np
 
 from pnjax import runs
 from pnjax import runtime
+from pnjax.train import _checks
 from pnjax.train import _evaluation
 from pnjax.train import _memory
 from pnjax.train import _step
@@ -68,6 +69,7 @@ def train_and_evaluate(
   start = time.monotonic()
   workdir = pathlib.Path(workdir)
   experiment = open_experiment(config, runtime.Devices(devices))
+  _checks.check_batch_size(config, experiment.train_split)
   runs.create_workdir(workdir)
   with contextlib.ExitStack() as stack:
     if experiment.devices.is_first:
@@ -209,10 +211,12 @@ def _describe(
   """Return a line about the work ahead."""
   begin = f", from step {position.step} of {experiment.num_steps}"
   values = ", ".join(f"{n} = {v:.4g}" for n, v in suggested.items())
+  train_split, test_split = experiment.train_split, experiment.test_split
+  num_epochs = runtime.counted(experiment.config.train.num_epochs, "epoch")
   return (
-    f"{experiment.config.dataset.name}: {len(experiment.train_split)} images to train "
-    f"on, {len(experiment.test_split)} to evaluate on, {experiment.num_classes} "
-    f"classes; {experiment.config.train.num_epochs} epochs on "
+    f"{train_split.name}: {runtime.counted(len(train_split), 'image')} to train on "
+    f"({train_split.split}), {len(test_split)} to evaluate on ({test_split.split}), "
+    f"{experiment.num_classes} classes; {num_epochs} on "
     f"{experiment.devices.description}{begin if position.step else ''}"
     f"{f'; suggested: {values}' if values else ''}"
   )

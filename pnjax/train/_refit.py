@@ -97,7 +97,7 @@ def refit_classifier(
   vectors = probe.PooledVectors(pool, np.arange(len(labels)), length)
   if devices.is_first:
     print(
-      f"refit: {len(labels)} pooled vectors of {length} entries, "
+      f"refit: {runtime.counted(len(labels), 'pooled vector')} of {length} entries, "
       f"{vectors.num_bytes / 1e9:.2g} GB",
       flush=True,
     )

@@ -78,6 +78,7 @@ def write_result(
   }
   result = {
     **metrics["softmax"],
+    "evaluated_on": experiment.test_split.split,
     "num_steps": experiment.num_steps,
     "wall_seconds": round(elapsed, 1),
     "devices": experiment.devices.description,

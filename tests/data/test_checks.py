@@ -85,8 +85,32 @@ def test_classes_of_one_image_are_reported(source, data_dir, caplog):
   archives.write_image(source / "cat/0.jpg", 90)
   archives.write_image(source / "dog/0.jpg", 91)
   data.prepare("folder", source, data_dir)
-  assert "2 classes have a single image, which is either trained" in caplog.text
-  assert "evaluated on: cat, dog" in caplog.text
+  (message,) = caplog.messages
+  assert message == (
+    "2 classes have a single image each, so they appear either in training or in "
+    "testing, not both: cat, dog"
+  )
+
+
+def test_a_class_of_one_image_is_reported(source, data_dir, caplog):
+  archives.folder(source)
+  archives.write_image(source / "cat/0.jpg", 90)
+  data.prepare("folder", source, data_dir)
+  (message,) = caplog.messages
+  assert message == (
+    "class cat has a single image, so it appears either in training or in testing, not "
+    "both"
+  )
+
+
+def test_a_source_without_images_to_evaluate_on_is_reported(source, data_dir, caplog):
+  archives.folder(source / "train")
+  data.prepare("folder", source, data_dir)
+  (message,) = caplog.messages
+  assert message == (
+    "there are no images to evaluate on: add a folder (or lines of the CSV file) for "
+    "test or validation, or train with --config.dataset.fold=1/5"
+  )
 
 
 def test_copies_are_reported(source, data_dir, caplog):
@@ -97,15 +121,17 @@ def test_copies_are_reported(source, data_dir, caplog):
   archives.write_image(source / "train/bee/copy.jpg", 7)
   data.prepare("folder", source, data_dir)
   (message,) = caplog.messages
-  expected = "1 images are copies of others, such as bee/copy.jpg (bee) and bee/2.jpg"
-  assert message == f"{expected} (bee)"
+  assert message == (
+    "1 image is a copy of another, such as train/bee/copy.jpg (bee) and "
+    "train/bee/2.jpg (bee)"
+  )
 
 
 def test_copies_in_another_class_are_reported(source, data_dir, caplog):
   archives.folder(source)
   archives.write_image(source / "bee/copy.jpg", 0)
   data.prepare("folder", source, data_dir)
-  expected = "1 copies are in another class than the first, such as bee/copy.jpg (bee)"
+  expected = "1 copy is in another class than the first, such as bee/copy.jpg (bee)"
   assert f"{expected} and ant/0.jpg (ant)" in caplog.text
 
 
@@ -114,8 +140,11 @@ def test_copies_across_splits_are_reported(source, data_dir, caplog):
   archives.folder(source / "validation", per_class=1)
   archives.folder(source / "test", per_class=2)
   data.prepare("folder", source, data_dir)
-  assert "2 images of validation are also in train, such as ant/0.jpg" in caplog.text
-  assert "4 images of test are also in train, such as ant/0.jpg (ant)" in caplog.text
+  assert "2 images of validation are also in train, such as" in caplog.text
+  assert (
+    "4 images of test are also in train, such as test/ant/0.jpg (ant) and "
+    "train/ant/0.jpg (ant)"
+  ) in caplog.text
   assert "2 images of test are also in validation" in caplog.text
 
 

@@ -1,4 +1,5 @@
 import os
+import pathlib
 
 import numpy as np
 import pytest
@@ -33,7 +34,7 @@ def test_images_outside_of_class_folders_are_reported(source, caplog):
   archives.folder(source, per_class=2)
   archives.write_image(source / "cover.jpg", 0)
   assert len(read_folder(source).images) == 4
-  assert "1 images outside of class folders are ignored" in caplog.text
+  assert "1 image outside of class folders is ignored, such as" in caplog.text
   assert "cover.jpg" in caplog.text
 
 
@@ -58,7 +59,7 @@ def test_split_folders_may_have_other_names(source, caplog):
   assert list(archive.stored) == ["train", "validation"]
   assert labels(archive, "train") == [0, 0, 1, 1]
   assert labels(archive, "validation") == [1]
-  assert "1 folders next to the split folders are ignored" in caplog.text
+  assert "1 folder next to the split folders is ignored" in caplog.text
   assert "unlabelled" in caplog.text
 
 
@@ -123,7 +124,7 @@ def test_an_empty_class_is_refused(source):
 
 def test_classes_of_one_image_are_refused(source):
   archives.folder(source, ("ant", "bee"), per_class=1)
-  with pytest.raises(ValueError, match=r"No class has two images \(there are 2 in all"):
+  with pytest.raises(ValueError, match=r"No class has two images \(2 images in all"):
     read_folder(source)
 
 
@@ -142,3 +143,33 @@ def test_files_of_other_formats_are_reported(source, caplog, parent):
   (message,) = caplog.messages
   assert message.startswith("3 files without a suffix of images are ignored, such as ")
   assert message.endswith("ant/1.heic")
+
+
+@pytest.mark.parametrize("folder", ["", "ant", "ant/more"])
+def test_a_folder_that_cannot_be_read_is_named(source, monkeypatch, folder):
+  """As the tests may run as root, for whom everything is readable."""
+  archives.folder(source)
+  archives.write_image(source / "ant/more/0.jpg", 50)
+  scandir, listdir = os.scandir, os.listdir
+
+  def deny(function):
+    def call(path="."):
+      if pathlib.Path(path) == source / folder:
+        raise PermissionError(13, "Permission denied", str(path))
+      return function(path)
+
+    return call
+
+  monkeypatch.setattr(os, "scandir", deny(scandir))
+  monkeypatch.setattr(os, "listdir", deny(listdir))
+  with pytest.raises(OSError, match=r"cannot be read \(Permission denied\)") as error:
+    read_folder(source)
+  assert str(source / folder) in str(error.value)
+
+
+@pytest.mark.parametrize("inner", ["images", "images/train"])
+def test_a_folder_around_the_class_folders_is_named(source, inner):
+  archives.folder(source / inner)
+  with pytest.raises(ValueError, match="only one class, 'images'; expected") as error:
+    read_folder(source)
+  assert f"If the folders in {source / 'images'} are the classes" in str(error.value)

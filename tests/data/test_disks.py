@@ -186,7 +186,8 @@ def test_a_second_preparation_waits_for_the_first(source, data_dir, caplog):
       assert not folder.exists()
     second.join(60)
   assert caplog.messages == [
-    f"waiting for another process, which is writing to {folder.parent}"
+    f"waiting for another process, which is writing to {folder.parent}",
+    "10 images in 2 classes: train 8, test 2",
   ]
   assert len(data.open_split("folder", "all", data_dir)) == 10
 

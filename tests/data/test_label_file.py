@@ -79,22 +79,30 @@ def test_class_names_in_any_script_are_kept(write, data_dir, encoding):
       "first line of .* is 'file,class'",
     ),
     ([], ("path", "label"), "has no images, expected a line for each"),
-    ([("images/0.jpg", " ")], ("path", "label"), r"has 1 lines .*: line 2 \(label\)"),
-    ([("images/0.jpg",)], ("path", "label"), r"has 1 lines .*: line 2 \(label\)"),
+    (
+      [("images/0.jpg", " ")],
+      ("path", "label"),
+      r"has 1 line without a value, .*: line 2 \(label\)",
+    ),
+    (
+      [("images/0.jpg",)],
+      ("path", "label"),
+      r"has 1 line without a value, .*: line 2 \(label\)",
+    ),
     (
       [("images/0.jpg", "ant"), ("images/../images/0.jpg", "bee")],
       ("path", "label"),
-      r"images that are listed again, .*: images/../images/0.jpg \(lines 2 and 3\)",
+      r"1 image that is listed again, .*: images/../images/0.jpg \(lines 2 and 3\)",
     ),
     (
       [("images/0.jpg", "ant", "dev")],
       ("path", "label", "split"),
-      r"1 unknown splits, expected train, validation, test: 'dev' \(line 2\)",
+      r"1 unknown split, expected train, validation, test: 'dev' \(line 2\)",
     ),
     (
       [("images/0.jpg", "ant"), ("images/9.jpg", "bee")],
       ("path", "label"),
-      r"has 1 images that are not there, .*: images/9.jpg \(line 3\)",
+      r"has 1 image that is not there, .*: images/9.jpg \(line 3\)",
     ),
     (
       [("images/0.jpg", "ant", "test"), ("images/1.jpg", "bee", "test")],
@@ -109,7 +117,7 @@ def test_class_names_in_any_script_are_kept(write, data_dir, encoding):
     (
       [("images/0.jpg", "ant", "")],
       ("path", "label", "split"),
-      r"has 1 lines without a value, .*: line 2 \(split\)",
+      r"has 1 line without a value, .*: line 2 \(split\)",
     ),
     ([("images/0.jpg",)], ("path",), "first line of .* is 'path', expected the names"),
     (
@@ -125,12 +133,12 @@ def test_class_names_in_any_script_are_kept(write, data_dir, encoding):
     (
       [("x" * 5000, "ant")],
       ("path", "label"),
-      "has 1 images that are not there",
+      "has 1 image that is not there",
     ),
     (
       [("images", "ant")],
       ("path", "label"),
-      r"has 1 images that are not there, .*: images \(line 2\)",
+      r"has 1 image that is not there, .*: images \(line 2\)",
     ),
     (
       [("images/0.jpg", "x" * 200_000)],
@@ -183,3 +191,20 @@ def test_images_may_be_outside_of_the_folder_of_the_file(source, tmp_path):
   archive = read_label_file(path)
   assert [image.file for image in archive.images] == ["../elsewhere/0.jpg", "1.jpg"]
   assert archive.images[0].read() == archives.jpeg(0)
+
+
+def test_broken_images_of_a_label_file_say_what_to_do(write, source, data_dir):
+  rows = [(f"images/{i}.jpg", ("ant", "bee")[i % 2]) for i in range(5)]
+  (source / "images/3.jpg").write_bytes(b"")
+  with pytest.raises(ValueError, match=r"^1 of 5 images is broken; .* in the CSV file"):
+    data.prepare("folder", write(*rows), data_dir)
+
+
+def test_a_label_file_without_images_to_evaluate_on_is_reported(
+  write, data_dir, caplog
+):
+  rows = [(f"images/{i}.jpg", ("ant", "bee")[i % 2], "train") for i in range(4)]
+  path = write(*rows, header=("path", "label", "split"))
+  data.prepare("folder", path, data_dir)
+  (message,) = caplog.messages
+  assert message.startswith("there are no images to evaluate on: add a folder (or line")

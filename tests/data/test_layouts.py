@@ -86,7 +86,7 @@ def test_mit67_may_consist_of_class_folders(source):
 def test_mit67_names_missing_images(source):
   archives.mit67(source)
   (source / "Images/bakery/bakery_9.jpg").unlink()
-  message = r"1 listed images are missing: bakery/bakery_9\.jpg; unpack the whole"
+  message = r"1 listed image is missing: bakery/bakery_9\.jpg; unpack the whole"
   with pytest.raises(FileNotFoundError, match=message):
     _layouts.read_mit67(source)
 

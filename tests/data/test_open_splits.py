@@ -3,6 +3,7 @@ import pytest
 from pnjax import config as config_lib
 from pnjax import data
 from tests import small_runs
+from tests.data import archives
 
 
 @pytest.fixture(scope="module")
@@ -59,12 +60,55 @@ def test_mistakes(dataset, fields, message):
     data.open_splits(dataset)
 
 
-def test_an_unknown_counterpart(dataset, monkeypatch):
-  monkeypatch.setattr(data._split, "evaluation_split", lambda config: "half_1_test")
+@pytest.fixture
+def prepare_splits(dataset, tmp_path):
+  """A function that makes `dataset` one of some splits only."""
+
+  def prepare(*names):
+    for seed, name in enumerate(names):
+      for label in ("ant", "bee"):
+        for i in range(4):
+          path = tmp_path / "source" / name / label / f"{i}.jpg"
+          archives.write_image(path, 10 * seed + i + 100 * (label == "bee"))
+    dataset.data_dir = str(tmp_path / "data")
+    data.prepare("folder", tmp_path / "source", dataset.data_dir)
+
+  return prepare
+
+
+@pytest.mark.parametrize("name", ["validation", "val"])
+def test_without_a_test_split_validation_is_evaluated_on(dataset, prepare_splits, name):
+  prepare_splits("train", name)
+  train, test = data.open_splits(dataset)
+  assert (train.split, test.split) == ("train", "validation")
+
+
+def test_a_test_split_goes_before_validation(dataset, prepare_splits):
+  prepare_splits("train", "validation", "test")
+  assert data.open_splits(dataset)[1].split == "test"
+
+
+@pytest.mark.parametrize(
+  ("names", "split"),
+  [
+    (["train"], "train"),
+    (["train"], "all"),
+    (["train", "val"], "train+validation"),
+    (["train", "val"], "train+validation[:50%]"),
+    (["train", "val"], "all"),
+  ],
+)
+def test_no_images_to_evaluate_on(dataset, prepare_splits, names, split):
+  prepare_splits(*names)
+  dataset.split = split
   with pytest.raises(
-    ValueError, match="the counterpart of train is not known: `split`"
-  ):
+    ValueError, match=r"^folder has no images to evaluate on"
+  ) as error:
     data.open_splits(dataset)
+  assert "add a folder test or validation and prepare it again" in str(error.value)
+  assert str(error.value).endswith("with --config.dataset.fold=1/5.")
+  dataset.fold = "1/4"
+  assert len(data.open_splits(dataset)[1])
 
 
 def test_image_options_are_arguments_of_batches(dataset):

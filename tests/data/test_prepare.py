@@ -27,6 +27,7 @@ def test_broken_images_are_all_listed(source, data_dir):
   (source / "bee/4.jpg").write_text("<html>404</html>")
   with pytest.raises(ValueError, match="3 of 10 images are broken") as error:
     data.prepare("folder", source, data_dir)
+  assert "broken; replace or delete them. Nothing was prepared." in str(error.value)
   for file in ("ant/1.jpg", "bee/3.jpg", "bee/4.jpg"):
     assert str(source / file) in str(error.value)
   assert str(source / "ant/0.jpg") not in str(error.value)
@@ -96,7 +97,7 @@ def test_other_images_are_an_error_until_overwritten(source, data_dir, change):
 def test_images_are_checked_again(source, data_dir):
   data.prepare("folder", source, data_dir)
   (source / "ant/1.jpg").write_bytes(b"broken")
-  with pytest.raises(ValueError, match="1 of 10 images are broken"):
+  with pytest.raises(ValueError, match="1 of 10 images is broken"):
     data.prepare("folder", source, data_dir, overwrite=True)
   assert len(data.open_split("folder", "all", data_dir)) == 10
 

@@ -24,7 +24,7 @@ def test_examples(split):
 def test_a_split_is_a_sequence(split):
   assert len(list(split)) == len(split) == 21
   for index in (21, -22):
-    with pytest.raises(IndexError, match=f"{index}, but there are 21 images"):
+    with pytest.raises(IndexError, match=f"{index}, but the split has 21 images"):
       split[index]
 
 

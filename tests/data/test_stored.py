@@ -109,7 +109,7 @@ def test_classes_of_earlier_versions_are_counted(folder):
   (folder / "metadata.json").write_text(json.dumps(metadata))
   assert open_all(folder).class_names == ("ant", "bee")
   (folder / "label.labels.txt").write_text("ant\n")
-  assert_refused(folder, "label.labels.txt has 1 classes, expected 2")
+  assert_refused(folder, "label.labels.txt has 1 class, expected 2")
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,4 @@
+import logging
 import pathlib
 import runpy
 import shutil
@@ -9,6 +10,7 @@ import pytest
 from experiments import prepare
 from pnjax import data
 from pnjax.data import _downloads
+from pnjax.data import _layouts
 from tests import small_runs
 from tests.data import archives
 
@@ -24,21 +26,44 @@ def run(tmp_path, dataset, *arguments):
   )
 
 
+@pytest.fixture(autouse=True)
+def usual_logging():
+  """The command sets up logging for its process."""
+  root, own = logging.getLogger(), logging.getLogger("pnjax")
+  handlers, level, own_level = root.handlers[:], root.level, own.level
+  yield
+  root.handlers[:] = handlers
+  root.setLevel(level)
+  own.setLevel(own_level)
+
+
 def offer(monkeypatch, *files):
   """Makes files the official archive of Flower102."""
   remote = tuple(_downloads.RemoteFile(file.as_uri()) for file in files)
   monkeypatch.setitem(_downloads.OFFICIAL_ARCHIVES, "flower102", remote)
 
 
-def test_it_prepares_a_source_and_prints_its_folder(tmp_path, capsys):
+def test_it_prepares_a_source_and_prints_what_it_has(tmp_path, capsys):
   archives.folder(tmp_path / "source")
   assert run(tmp_path, "folder", f"--source={tmp_path / 'source'}") == 0
   captured = capsys.readouterr()
-  assert pathlib.Path(captured.out.strip()).is_dir()
+  summary, folder = captured.out.splitlines()
+  assert summary == "10 images in 2 classes: train 8, test 2"
+  assert pathlib.Path(folder).is_dir()
   assert captured.err == ""  # Progress bars are for terminals.
   assert len(data.open_split("folder", "all", tmp_path / "data")) == 10
   assert run(tmp_path, "folder", f"--source={tmp_path / 'source'}") == 0
-  assert "folder is already prepared" in capsys.readouterr().out
+  lines = capsys.readouterr().out.splitlines()
+  assert lines[0].startswith("folder is already prepared")
+  assert lines[1:] == [summary, folder]
+
+
+def test_a_summary_names_a_few_of_many_splits(tmp_path, capsys):
+  archives.fmd(tmp_path / "source", _layouts.FMD_CLASSES, per_class=2)
+  assert run(tmp_path, "fmd", f"--source={tmp_path / 'source'}") == 0
+  *_, summary, _ = capsys.readouterr().out.splitlines()
+  splits = "half_1_train 10, half_1_test 10, half_2_train 10, half_2_test 10"
+  assert summary == f"20 images in 10 classes: {splits}, … and 36 more splits"
 
 
 def test_mistakes_are_one_line(tmp_path, capsys):
@@ -91,7 +116,7 @@ def test_it_is_a_command(tmp_path, monkeypatch, capsys):
   with pytest.raises(SystemExit) as exit_status:
     runpy.run_module("experiments.prepare", run_name="__main__")
   assert exit_status.value.code == 0
-  folder = pathlib.Path(capsys.readouterr().out.strip())
+  folder = pathlib.Path(capsys.readouterr().out.splitlines()[-1])
   assert folder.is_relative_to(tmp_path / "data")
   assert len(data.open_split("folder", "all", tmp_path / "data")) == 10
 
@@ -100,11 +125,11 @@ def test_damaged_records_are_prepared_again(tmp_path, capsys):
   archives.folder(tmp_path / "source")
   source = f"--source={tmp_path / 'source'}"
   assert run(tmp_path, "folder", source) == 0
-  folder = pathlib.Path(capsys.readouterr().out.strip())
+  folder = pathlib.Path(capsys.readouterr().out.splitlines()[-1])
   next(folder.glob("*train.array_record*")).unlink()
   assert run(tmp_path, "folder", source) == 0
   captured = capsys.readouterr()
-  first, last = captured.out.splitlines()
+  first, _, last = captured.out.splitlines()
   assert first.startswith(f"{folder} is damaged (")
   assert first.endswith("so it is prepared again.")
   assert last == str(folder)
@@ -116,8 +141,15 @@ def test_copies_are_reported(tmp_path, capsys):
   archives.folder(tmp_path / "source/train")
   archives.folder(tmp_path / "source/test", per_class=1)
   assert run(tmp_path, "folder", f"--source={tmp_path / 'source'}") == 0
-  expected = "2 images of test are also in train, such as ant/0.jpg (ant) and ant/0.jpg"
-  assert expected in capsys.readouterr().out
+  expected = "such as test/ant/0.jpg (ant) and train/ant/0.jpg (ant)"
+  assert f"2 images of test are also in train, {expected}" in capsys.readouterr().out
+
+
+def test_images_to_train_on_only_are_one_line(tmp_path, capsys):
+  archives.folder(tmp_path / "source/train")
+  assert run(tmp_path, "folder", f"--source={tmp_path / 'source'}") == 0
+  warning, *_ = capsys.readouterr().out.splitlines()
+  assert warning.startswith("there are no images to evaluate on: add a folder")
 
 
 @pytest.mark.slow

@@ -160,6 +160,16 @@ def test_page_has_the_numbers_of_the_run(shown, workdir):
   assert '\nbackbone.name = "tiny_resnet"\n' in config
 
 
+@pytest.mark.parametrize("split", ["validation", None], ids=["recorded", "earlier"])
+def test_page_has_the_split_that_a_run_was_evaluated_on(copy, split):
+  changed = copy("run")
+  edit_json(changed / "result.json", lambda r: r.pop("evaluated_on"))
+  if split:
+    edit_json(changed / "result.json", lambda r: r.update(evaluated_on=split))
+  head, row, *_ = Page(page.render([changed])).rows
+  assert row[head.index("evaluated on")] == f"folder, {split or 'test'}"
+
+
 def test_the_classifier_can_be_chosen(workdir):
   softmax = Page(page.render([workdir], "softmax"))
   assert "predictions are those of the softmax classifier" in softmax.texts["p"][0]

@@ -198,7 +198,8 @@ def test_gradients_in_float64(rng, x64):
     ({"rank": 8, "triangle": False}, "`rank` is 8, expected None for `triangle=False`"),
     ({"reduction": "4"}, "`reduction` is 4, expected a whole number"),
     ({"power_norm": "sigme", "beta": math.nan}, "`beta` is nan, expected a number"),
-    ({"num_pivots": 1}, "`num_pivots` is 1, expected at least 2"),
+    ({"num_pivots": 1}, "`num_pivots` is 1, expected 0, or at least 2"),
+    ({"num_pivots": -1}, "`num_pivots` is -1, expected 0, or at least 2"),
     ({"num_pivots": 3, "sigma": 0.0}, "`sigma` is 0.0, expected > 0"),
     ({"num_pivots": 3, "alpha": math.nan}, "`alpha` is nan, expected a finite number"),
     ({"power_norm": "sigme", "eta_prime": -1.0}, "`eta_prime` is -1.0, expected > 0"),
@@ -211,6 +212,15 @@ def test_gradients_in_float64(rng, x64):
 def test_bad_attributes(rng, attributes, match):
   with pytest.raises((TypeError, ValueError), match=match):
     pool(models.SecondOrderPooling(**attributes), feature_maps(rng, 2, 3, 3, 5))
+
+
+@pytest.mark.parametrize("name", ["beta", "alpha", "sigma", "trace_power", "kappa"])
+@pytest.mark.parametrize("rank", [None, 2])
+def test_attributes_that_are_no_numbers(rng, name, rank):
+  pooling = models.SecondOrderPooling(**{name: "x"}, rank=rank)
+  x = rng.random((1, 3, 3, 4), np.float32)
+  with pytest.raises(TypeError, match=f"^`{name}` is 'x', expected a number"):
+    pooling.init(jax.random.key(0), x)
 
 
 @pytest.mark.parametrize("name", LOW_RANK)

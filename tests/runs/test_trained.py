@@ -61,7 +61,8 @@ def test_predictions_are_those_of_the_run(trained, finished_run, data_dir):
   "images,match",
   [
     ([], "no images"),
-    (np.zeros((32, 32, 3), np.uint8), r"Image 0 is uint8 of shape \(32, 3\)"),
+    (np.zeros((32, 32, 3), np.uint8), r"\(32, 32, 3\), .* a single image into a list"),
+    (np.zeros((2, 32, 32), np.uint8), r"Image 0 is uint8 of shape \(32, 32\)"),
     ([np.zeros((32, 32, 3))], "Image 0 is float64"),
     (
       [np.zeros((32, 32), np.uint8)],

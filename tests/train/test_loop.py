@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 from experiments.configs import methods
+from pnjax import config as config_lib
 from pnjax import data
 from pnjax import ops
 from pnjax import pretrained
 from pnjax import runs
 from pnjax import runtime
 from pnjax import train
+from pnjax.train import _checks
 from pnjax.train import _loop
 from pnjax.train import _step
 from tests.small_runs import assert_same_losses
@@ -27,6 +29,7 @@ def test_a_run_writes_everything(config, tmp_path):
   assert result == json.loads((tmp_path / "result.json").read_text())
   assert result["num_examples"] == 15
   assert result["num_steps"] == 6
+  assert result["evaluated_on"] == "test"
   labels, predictions = runs.read_predictions(tmp_path)
   np.testing.assert_array_equal(np.bincount(labels), [5, 5, 5])
   right = labels == predictions
@@ -61,6 +64,23 @@ def test_a_finished_run_is_not_run_again(config, tmp_path, monkeypatch):
   result = run(config, tmp_path)
   monkeypatch.setattr(_loop, "_describe_model_once", None)
   assert run(config, tmp_path) == result
+
+
+def test_a_usual_batch_may_be_larger_than_a_small_dataset(config, tmp_path, capsys):
+  config.train.batch_size = config_lib.get_config().train.batch_size
+  config.train.num_epochs = 1
+  assert run(config, tmp_path)["num_steps"] == 1
+  line = "folder: 24 images to train on (train), 15 to evaluate on (test), 3 classes; "
+  assert capsys.readouterr().out.startswith(f"{line}1 epoch on 1 × ")
+
+
+def test_without_training_a_batch_may_have_any_size(config, data_dir):
+  split = data.open_split("folder", "train", data_dir)
+  config.train.batch_size = 33
+  with pytest.raises(ValueError, match="batch_size is 33, but train has 24 images"):
+    _checks.check_batch_size(config, split)
+  config.train.num_epochs = 0
+  _checks.check_batch_size(config, split)
 
 
 def test_devices_do_not_change_the_losses(config, tmp_path):
@@ -194,6 +214,7 @@ def test_another_config_does_not_continue_a_run(config, tmp_path):
     ("optim.name", "lion", "optim.name is 'lion'"),
     ("train.trainable", "some", "train.trainable is 'some'"),
     ("train.batch_size", 0, "train.batch_size is 0"),
+    ("train.batch_size", 33, "batch_size is 33, but train has 24 images; .* most 32"),
     ("train.checkpoint_every", 0, "train.checkpoint_every is 0"),
     ("dataset.test_split", "train[:4]", r"4 images of train are also in train\[:4\]"),
     ("dataset.split", "all", "images of all are also in test"),
