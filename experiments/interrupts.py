@@ -1,52 +1,62 @@
 """Ctrl-C and SIGTERM that end a command at any moment."""
 
-from collections.abc import Iterator
 import contextlib
 import os
 import signal
 import sys
-import threading
 from types import FrameType
+from typing import NoReturn
 
 # Exit status of a command that was interrupted, so that `&&` does not go on.
 INTERRUPTED = 130
 
 
-@contextlib.contextmanager
-def raise_interrupts(grace_seconds: float = 5.0) -> Iterator[None]:
-  """Raise KeyboardInterrupt for both signals.
+def end_at_interrupts(advice: str = "") -> None:
+  """End the process with one line when Ctrl-C or SIGTERM arrives from now on.
 
-  An exception is lost where Python is called from C++, as JAX does while it compiles.
-  If it has not arrived after some seconds, the process ends without it: whatever is
-  written is written completely or not at all.
+  No exception is raised: it would be lost where libraries call Python from C++, and the
+  threads of XLA crash while the interpreter shuts down. Files are written completely or
+  not at all, so that any moment will do.
 
   Args:
-    grace_seconds: How long the exception may take.
+    advice: What the line says after "interrupted".
   """
-  timers: list[threading.Timer] = []
+  owner = os.getpid()
 
-  def interrupt(number: int, frame: FrameType | None) -> None:
+  def end(number: int, frame: FrameType | None) -> None:
     del frame
-    message = "terminated." if number == signal.SIGTERM else "interrupted."
-    timer = threading.Timer(grace_seconds, _end, [message])
-    timer.daemon = True
-    timers.append(timer)
-    timer.start()
-    raise KeyboardInterrupt(message)
+    if os.getpid() != owner:  # The process that forked this one says it.
+      os._exit(INTERRUPTED)
+    # A second signal does not wait for what follows.
+    for again in (signal.SIGINT, signal.SIGTERM):
+      signal.signal(again, lambda *_: os._exit(INTERRUPTED))
+    what = "terminated" if number == signal.SIGTERM else "interrupted"
+    # Not by `print`, which the signal may have interrupted.
+    with contextlib.suppress(OSError):
+      os.write(2, f"error: {what}{advice}.\n".encode())
+    _remove_temporary_folders()
+    end_process(INTERRUPTED)
 
-  numbers = signal.SIGINT, signal.SIGTERM
-  previous = {number: signal.signal(number, interrupt) for number in numbers}
-  try:
-    yield
-  except KeyboardInterrupt:
-    for timer in timers:
-      timer.cancel()
-    raise
-  finally:
-    for number, handler in previous.items():
-      signal.signal(number, handler)
+  for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, end)
 
 
-def _end(message: str) -> None:
-  print(f"error: {message}", file=sys.stderr, flush=True)
-  os._exit(INTERRUPTED)
+def ignore_ctrl_c() -> None:
+  """Let a command that is done end with its status."""
+  signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def end_process(status: int) -> NoReturn:
+  """End the process without shutting down the interpreter, after flushing."""
+  for stream in (sys.stdout, sys.stderr):
+    # It may be closed, or the signal may have interrupted a write to it.
+    with contextlib.suppress(OSError, RuntimeError, ValueError):
+      stream.flush()
+  os._exit(status)
+
+
+def _remove_temporary_folders() -> None:
+  # If it is still being imported, there are none.
+  runtime = sys.modules.get("pnjax.runtime")
+  if remove := getattr(runtime, "remove_temporary_folders", None):
+    remove()

@@ -11,7 +11,6 @@ import json
 import logging
 import os
 import pathlib
-import tempfile
 from typing import Any
 from typing import NamedTuple
 
@@ -116,8 +115,8 @@ def _read_index(dataset: Dataset, split: str) -> tuple[np.ndarray, np.ndarray]:
   labels, digests = _make_index(dataset, split)
   try:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".incomplete-") as folder:
-      temporary = pathlib.Path(folder) / path.name
+    with runtime.temporary_folder(path.parent) as folder:
+      temporary = folder / path.name
       np.savez(temporary, labels=labels, digests=digests)
       temporary.replace(path)
   except OSError as error:

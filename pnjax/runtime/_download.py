@@ -4,11 +4,12 @@ import hashlib
 import http.client
 import os
 import pathlib
-import tempfile
 import time
 import urllib.request
 
 import tqdm
+
+from pnjax.runtime._temporary import temporary_folder
 
 _CHUNK_BYTES = 1 << 20
 _TIMEOUT_SECONDS = 30
@@ -33,8 +34,8 @@ def download(url: str, path: pathlib.Path, sha256: str | None = None) -> None:
     DownloadError: if the address cannot be reached or the transfer breaks off.
     ValueError: if the digest differs from `sha256`.
   """
-  with tempfile.TemporaryDirectory(dir=path.parent, prefix=".incomplete-") as temporary:
-    part = pathlib.Path(temporary) / path.name
+  with temporary_folder(path.parent) as temporary:
+    part = temporary / path.name
     try:
       digest = _transfer(url, part, any_type=sha256 is not None)
     except (OSError, http.client.HTTPException) as error:
