@@ -120,7 +120,8 @@ def _read_index(dataset: Dataset, split: str) -> tuple[np.ndarray, np.ndarray]:
       np.savez(temporary, labels=labels, digests=digests)
       temporary.replace(path)
   except OSError as error:
-    _LOGGER.warning("%s cannot be kept (%s); it is made again next time.", path, error)
+    reason = error.strerror or error
+    _LOGGER.warning("%s cannot be kept (%s); it is made again next time.", path, reason)
   return labels, digests
 
 

@@ -134,7 +134,7 @@ def fetch(
     path = _cached(known, cache)
     if _is_intact(path):
       return path
-  _make_cache(cache)
+  _make_cache(cache)  # Before anything is downloaded in vain.
   for known in SOURCES[network]:
     try:
       with runtime.temporary_folder() as folder:

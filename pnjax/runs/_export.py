@@ -63,7 +63,7 @@ def export(
   config = _workdir.read_config(workdir)
   result = _workdir.read_finished(workdir)
   trained = _trained.load(workdir, classifier)
-  advice = "Nothing was written or replaced: make room, or choose another --output."
+  advice = "Nothing was written or replaced: make room, or choose another folder."
   with writing("exported models", output, advice), _replaced(output) as folder:
     pretrained.save_network(
       folder / pretrained.NETWORK_FILE,

@@ -5,6 +5,7 @@ import http.client
 import os
 import pathlib
 import time
+import urllib.error
 import urllib.request
 
 import tqdm
@@ -39,13 +40,21 @@ def download(url: str, path: pathlib.Path, sha256: str | None = None) -> None:
     try:
       digest = _transfer(url, part, any_type=sha256 is not None)
     except (OSError, http.client.HTTPException) as error:
-      raise DownloadError(f"{url} cannot be downloaded ({error})") from error
+      raise DownloadError(f"{url} cannot be downloaded ({_reason(error)})") from error
     if sha256 is not None and not digest.startswith(sha256):
       raise ValueError(
         f"{url} has sha256 {digest}, expected {sha256}; the file is damaged or another "
         "one, and was not used."
       )
     part.rename(path)
+
+
+def _reason(error: Exception) -> object:
+  """Return the words of the system or of the server, without its numbers."""
+  if isinstance(error, urllib.error.URLError):
+    inner = error.reason
+    error = inner if isinstance(inner, OSError) else error
+  return getattr(error, "strerror", None) or error
 
 
 def _transfer(url: str, path: pathlib.Path, any_type: bool) -> str:

@@ -24,6 +24,26 @@ with contextlib.suppress(BaseException):
 time.sleep(30)
 """
 
+# One that is busy outside of Python, where no signal is handled.
+_BUSY = """
+import contextlib, ctypes, os, signal, sys, threading, time
+from experiments import interrupts
+from pnjax import runtime
+
+count = int(sys.argv[1])
+
+def interrupt():
+  for _ in range(count):
+    time.sleep(0.2)
+    os.kill(os.getpid(), signal.SIGINT)
+
+interrupts.end_at_interrupts()
+threading.Thread(target=interrupt, daemon=True).start()
+with runtime.StopRequest() if count == 2 else contextlib.nullcontext():
+  signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # It would end the sleep.
+  ctypes.CDLL(None).sleep(30)
+"""
+
 # One that is asked to stop twice, of which the first request is graceful.
 _STOPPING = """
 import os, signal, time
@@ -94,6 +114,14 @@ def test_a_second_ctrl_c_ends_a_run_that_is_stopping():
     "\nstopping after this step; press Ctrl-C again to quit at once\n"
     "error: interrupted; the same command continues.\n"
   )
+
+
+@pytest.mark.parametrize("count", [1, 2], ids=["outside of a run", "again in a run"])
+def test_ctrl_c_while_the_main_thread_is_outside_of_python(count):
+  start = time.monotonic()
+  expected = interrupts.INTERRUPTED, "", "error: interrupted.\n"
+  assert run(_BUSY, count) == expected
+  assert time.monotonic() - start < 25
 
 
 def test_what_is_not_complete_is_removed(tmp_path):

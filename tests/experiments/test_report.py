@@ -15,6 +15,7 @@ from experiments.reporting import page
 from pnjax import models
 from pnjax import runs
 from tests import small_runs
+from tests.small_disks import small_disk
 
 # Two dark images are taken for light, and a striped one for dark.
 _LABELS = np.repeat(np.arange(3), 5)
@@ -333,14 +334,19 @@ def test_mistakes_are_reported_in_a_line(copy, workdir, tmp_path, capsys):
   def error(*args):
     assert report.main([f"--output={tmp_path / 'report.html'}", *args]) == 1
     captured = capsys.readouterr()
-    assert captured.err.count("\n") == 1
+    *progress, line = captured.err.splitlines()
+    assert all(text.startswith("making a page about ") for text in progress)
     assert captured.out == ""
     assert not (tmp_path / "report.html").exists()
-    return captured.err
+    return line
 
   assert "holds no run" in error(f"--workdir={tmp_path}")
   assert "there is no folder" in error(
     f"--workdir={workdir}", f"--output={tmp_path / 'none' / 'report.html'}"
+  )
+  nowhere = tmp_path / "nowhere"
+  assert error(f"--workdir={nowhere}") == (
+    f"error: --workdir is {nowhere}, expected the folder of a run."
   )
   unfinished = copy("unfinished")
   (unfinished / "result.json").unlink()
@@ -348,6 +354,17 @@ def test_mistakes_are_reported_in_a_line(copy, workdir, tmp_path, capsys):
   old = copy("old")
   edit_json(old / "config.json", lambda c: c.update(head=c.pop("pooling")))
   assert "holds a run of an earlier version" in error(f"--workdir={old}")
+
+
+def test_a_report_on_a_read_only_disk(workdir, tmp_path, capsys):
+  with small_disk(tmp_path) as remount_read_only:
+    remount_read_only()
+    output = tmp_path / "report.html"
+    assert report.main([f"--workdir={workdir}", f"--output={output}"]) == 1
+  assert capsys.readouterr().err == (
+    f"error: the folder of the report {tmp_path} cannot be written to: Read-only file "
+    "system; choose another file by --output.\n"
+  )
 
 
 def test_command_imports_nothing_slow():
