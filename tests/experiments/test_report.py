@@ -134,6 +134,10 @@ def test_page_has_everything_in_one_file(shown):
   assert all(image["alt"] for image in shown.images)
 
 
+def test_a_page_of_names_with_fonts_says_nothing_about_numbers(shown):
+  assert not any("font" in text for text in shown.texts["p"])
+
+
 def test_page_has_the_numbers_of_the_run(shown, workdir):
   result = small_runs.result(workdir)
   head, *results = shown.rows[:3]
@@ -250,6 +254,36 @@ def test_curves_of_many_runs_of_one_name(workdir):
   assert len(loss.lines) == len(top1.lines) == 16
 
 
+def test_curves_have_legends_and_per_cents(workdir):
+  figure = figures.curves([("", workdir)])
+  for ax in figure.axes:
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["train", "test"]
+  figure.canvas.draw()
+  labels = [t.get_text() for t in figure.axes[1].get_yticklabels()]
+  assert labels[0] == "0%"
+  assert "100%" in labels
+
+
+def test_a_run_without_training_has_no_curves(copy):
+  untrained = copy("untrained")
+  records = (untrained / "metrics.jsonl").read_text().splitlines(keepends=True)
+  tests = [line for line in records if json.loads(line)["split"] == "test"]
+  assert 0 < len(tests) < len(records)
+  (untrained / "metrics.jsonl").write_text("".join(tests))
+  shown = Page(page.render([untrained]))
+  assert "Curves" not in shown.headings
+  assert "#curves-0" not in shown.links
+  assert shown.image_kinds()["data:image/png"] == 3
+
+
+def test_a_floor_of_eigenvalues_is_said():
+  (ax,) = figures.spectra({"M": np.array([1, 0.1])}).axes
+  assert ax.get_title() == ""
+  (ax,) = figures.spectra({"M": np.array([1, 1e-12])}).axes
+  assert "rounding errors" in ax.get_title()
+  assert ax.lines[0].get_ydata()[1] == 1e-9
+
+
 # Glyphs that no font has would warn, which is an error in tests.
 def test_class_names_of_any_script_and_length(monkeypatch):
   monkeypatch.setattr(figures, "_FALLBACK_FONTS", ())  # As if none was installed.
@@ -299,8 +333,9 @@ def test_control_characters_in_class_names_are_escaped(hostile):
 
 
 def test_class_names_without_a_font_are_numbers_in_plots(hostile):
-  rows = [row[0] for row in Page(hostile).rows if row]
-  assert "猫 (class 2)" in rows
+  shown = Page(hostile)
+  assert "猫 (class 2)" in [row[0] for row in shown.rows if row]
+  assert any("that no installed font can draw" in text for text in shown.texts["p"])
 
 
 def test_many_classes_have_only_the_worst_named():
