@@ -34,13 +34,13 @@ flags.disclaim_key_flags()
 INTERRUPTED = interrupts.INTERRUPTED
 # What to do about faults of files.
 _ADVICE = {
-  errno.EACCES: "; change its permissions, or choose another place",
-  errno.EPERM: "; change its permissions, or choose another place",
-  errno.EROFS: "; choose another place",
+  errno.EACCES: "; change its permissions, or choose another path",
+  errno.EPERM: "; change its permissions, or choose another path",
+  errno.EROFS: "; choose another path",
   errno.ENOSPC: "; make room",
   errno.EDQUOT: "; make room",
   errno.EMFILE: "; raise the limit (ulimit -n)",
-  errno.EEXIST: "; choose another place",
+  errno.EEXIST: "; choose another path",
   errno.ENOTDIR: "; a folder was expected",
   errno.EISDIR: "; a file was expected",
 }

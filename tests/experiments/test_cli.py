@@ -168,7 +168,7 @@ cli.run(lambda: 0)
     (
       PermissionError(errno.EACCES, "Permission denied", "a.png"),
       "a.png cannot be used: permission denied; change its permissions, or choose "
-      "another place.",
+      "another path.",
     ),
     (
       OSError(errno.EXDEV, "Invalid cross-device link", "a", None, "b"),

@@ -76,3 +76,14 @@ def test_a_disk_without_locks(tmp_path, monkeypatch):
     runtime.lock_folder(tmp_path),
   ):
     pass
+
+
+def test_temporary_folders_are_removed(tmp_path):
+  with runtime.temporary_folder(tmp_path, ".new.") as folder:
+    assert folder.parent == tmp_path
+    assert folder.name.startswith(".new.")
+    (folder / "half").write_text("half")
+  assert os.listdir(tmp_path) == []
+  with runtime.temporary_folder(tmp_path) as folder:
+    runtime.remove_temporary_folders()
+    assert os.listdir(tmp_path) == []
