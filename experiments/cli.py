@@ -5,6 +5,7 @@ from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+import errno
 import functools
 import os
 import pathlib
@@ -31,6 +32,18 @@ flags.disclaim_key_flags()
 
 # Exit status of a command that Ctrl-C ended.
 INTERRUPTED = interrupts.INTERRUPTED
+# What to do about faults of files.
+_ADVICE = {
+  errno.EACCES: "; change its permissions, or choose another path",
+  errno.EPERM: "; change its permissions, or choose another path",
+  errno.EROFS: "; choose another path",
+  errno.ENOSPC: "; make room",
+  errno.EDQUOT: "; make room",
+  errno.EMFILE: "; raise the limit (ulimit -n)",
+  errno.EEXIST: "; choose another path",
+  errno.ENOTDIR: "; a folder was expected",
+  errno.EISDIR: "; a file was expected",
+}
 # Exit status of a command whose output was not read to the end.
 BROKEN_PIPE = 141
 
@@ -55,21 +68,17 @@ def run(main: Callable[[], int], required: Sequence[str] = ()) -> None:
     main: The command, which returns its exit status.
     required: Names of flags that must be given.
   """
-  message = "interrupted; the same command continues."
-
-  def parse_and_run() -> int:
-    app.run(
-      lambda _: _interruptible(main, message),
-      flags_parser=lambda argv: _parse(argv, required),
-    )
-    return 0
-
-  sys.exit(_interruptible(parse_and_run, message))
+  advice = "; the same command continues"
+  interrupts.end_at_interrupts(advice)
+  app.run(
+    lambda _: _status(main, advice), flags_parser=lambda argv: _parse(argv, required)
+  )
 
 
 def run_plain(main: Callable[[], int]) -> None:
   """Do the same for a command that parses its own arguments."""
-  sys.exit(_interruptible(main, "interrupted."))
+  interrupts.end_at_interrupts()
+  sys.exit(_status(main))
 
 
 def reports_errors(keep_lines: bool = False) -> Callable[[_Main], _Main]:
@@ -125,7 +134,7 @@ def fail(error: Exception | str, keep_lines: bool = False) -> int:
     error: What went wrong.
     keep_lines: Whether to print all lines as they are, instead of one.
   """
-  text = _out_of_memory(error) or str(error)
+  text = _out_of_memory(error) or _without_errno(error)
   print("error:", text if keep_lines else " ".join(text.split()), file=sys.stderr)
   return 1
 
@@ -149,6 +158,17 @@ def _is_control(character: str) -> bool:
     unicodedata.bidirectional(character)
     in ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
   )
+
+
+def _without_errno(error: Exception | str) -> str:
+  """Return the text of an error; where the system gave it, with what to do."""
+  text = re.sub(r"\[Errno -?\d+\] ", "", str(error))
+  if not isinstance(error, OSError) or not str(error).startswith("[Errno "):
+    return text
+  reason = (error.strerror or text).lower()
+  advice = _ADVICE.get(error.errno or 0, "")
+  names = " and ".join(str(name) for name in (error.filename, error.filename2) if name)
+  return f"{names or 'a file'} cannot be used: {reason}{advice}."
 
 
 def _out_of_memory(error: Exception | str) -> str | None:
@@ -236,18 +256,21 @@ def add_verbosity(parser: argparse.ArgumentParser) -> None:
   )
 
 
-def _interruptible(main: Callable[[], int], message: str) -> int:
+def _status(main: Callable[[], int], advice: str = "") -> int:
+  """Run a command, and return its exit status unless it was interrupted."""
   try:
-    with interrupts.raise_interrupts():
-      status = main()
+    status = main()
     sys.stdout.flush()  # Python would do it at exit, too late to handle an error.
-    return status
-  except KeyboardInterrupt as error:
-    fail(str(error) or message)
-    return INTERRUPTED
+  except KeyboardInterrupt as error:  # Some loops stop gracefully, and then raise it.
+    fail(str(error) or f"interrupted{advice}.")
+    status = INTERRUPTED
   except BrokenPipeError:  # `| head`, for instance, has read enough.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return BROKEN_PIPE
+    status = BROKEN_PIPE
+  if status == INTERRUPTED:
+    interrupts.end_process(status)
+  interrupts.ignore_ctrl_c()
+  return status
 
 
 def _parse(argv: Sequence[str], required: Sequence[str]) -> list[str]:

@@ -10,6 +10,8 @@ Normalization, the config and the versions.
 
 import argparse
 from collections.abc import Sequence
+import pathlib
+import sys
 
 from experiments import cli
 
@@ -22,16 +24,31 @@ def main(argv: Sequence[str] | None = None) -> int:
   from absl import logging
 
   from experiments.reporting import page
+  from pnjax import runtime
 
   logging.set_verbosity(args.verbosity)
+  for workdir in args.workdir:
+    if not workdir.is_dir():
+      raise FileNotFoundError(f"--workdir is {workdir}, expected the folder of a run.")
   output = args.output or args.workdir[0] / "report.html"
-  if not output.parent.is_dir():
-    raise FileNotFoundError(f"there is no folder {output.parent} for the report.")
-  if output.is_dir():
-    raise IsADirectoryError(f"--output is {output}, a folder, expected a file.")
-  output.write_text(page.render(args.workdir, args.classifier), encoding="utf-8")
+  _check(output)
+  # Compilation and figures take a while.
+  print(f"making a page about {' and '.join(map(str, args.workdir))}", file=sys.stderr)
+  runtime.write_text(output, page.render(args.workdir, args.classifier))
   print(output)
   return 0
+
+
+def _check(output: pathlib.Path) -> None:
+  """Raise an error if the page cannot be written, before it is made."""
+  from pnjax import runtime
+
+  if output.is_dir():
+    raise IsADirectoryError(f"--output is {output}, a folder, expected a file.")
+  if not output.parent.is_dir():
+    raise FileNotFoundError(f"there is no folder {output.parent} for the report.")
+  advice = "choose another file by --output"
+  runtime.make_writable(output.parent, "the folder of the report", advice)
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:

@@ -27,6 +27,8 @@ _MAX_NAME_LENGTH = 24
 # A matrix of more classes has no counts in its cells.
 _MAX_COUNTS = 12
 _MAX_SIDE = 9  # Inches.
+# Smaller eigenvalues, relative to the largest, are rounding errors.
+_MIN_EIGENVALUE = 1e-9
 
 _PIXELS_PER_INCH = 96  # As browsers count them.
 _OVERSAMPLING = 2  # Sharp on phones and in print.
@@ -176,8 +178,14 @@ def spectra(eigenvalues: Mapping[str, np.ndarray]) -> Figure:
     figure = Figure(figsize=(5.8, 3.2))
     ax = figure.subplots()
     for label, values in eigenvalues.items():
-      ax.plot(np.arange(1, len(values) + 1), np.maximum(values, 1e-9), label=label)
+      ax.plot(
+        np.arange(1, len(values) + 1), np.maximum(values, _MIN_EIGENVALUE), label=label
+      )
     ax.set(yscale="log", xlabel="index", ylabel="eigenvalue / largest eigenvalue")
+    if min(values.min() for values in eigenvalues.values()) < _MIN_EIGENVALUE:
+      ax.set_title(
+        "Values below $10^{-9}$ are rounding errors, and drawn there", fontsize="small"
+      )
     ax.legend()
   return figure
 

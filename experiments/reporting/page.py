@@ -75,14 +75,23 @@ def render(workdirs: Sequence[pathlib.Path], classifier: str | None = None) -> s
     trim_blocks=True,
     lstrip_blocks=True,
   )
-  curves = figures.curves([(r.name if several else "", r.workdir) for r in finished])
   return environment.get_template(_TEMPLATE).render(
     title=" and ".join(run.name for run in finished),
     results=[_summarize(run) for run in finished],
-    curves=figures.inline_figure(curves),
+    curves=_curves(finished),
     differing=_compare(finished) if several else None,
     runs=[_describe(run) for run in finished],
   )
+
+
+def _curves(finished: Sequence[_Run]) -> figures.InlineFigure | None:
+  """Draw the curves of runs; None if no run has trained, as with no epochs."""
+  records = [record for run in finished for record in runs.read_records(run.workdir)]
+  if all(record["split"] == "test" for record in records):
+    return None
+  several = len(finished) > 1
+  labelled = [(run.name if several else "", run.workdir) for run in finished]
+  return figures.inline_figure(figures.curves(labelled))
 
 
 def _names(workdirs: Sequence[pathlib.Path]) -> list[str]:
@@ -181,6 +190,7 @@ def _describe(run: _Run) -> dict[str, Any]:
       )
     ),
     "per_class": _classes(run, confusion),
+    "has_numbers": not all(map(figures.can_draw, map(cli.printable, run.class_names))),
     "confusion": figures.inline_figure(
       figures.confusion_matrix(confusion, run.class_names)
     ),

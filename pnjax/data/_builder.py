@@ -6,13 +6,13 @@ import contextlib
 import hashlib
 import io
 import pathlib
-import tempfile
 from typing import Any
 from typing import ClassVar
 
 import tensorflow_datasets as tfds
 import tqdm
 
+from pnjax import runtime
 from pnjax.data import _stored
 from pnjax.data import _textures
 from pnjax.data._archive import Archive
@@ -105,20 +105,20 @@ def write(
   """
   root = folder.parents[2]
   try:
-    with tempfile.TemporaryDirectory(dir=root, prefix=".incomplete-") as temporary:
+    with runtime.temporary_folder(root) as temporary:
       builder = Builder(
         archive=archive,
         metadata=metadata,
         progress=progress,
         config=name,
-        data_dir=temporary,
+        data_dir=str(temporary),
       )
       with _quiet_tfds():
         builder.download_and_prepare()
       written = pathlib.Path(builder.data_path)
       _stored.check_records(name, written, progress)
       if folder.exists():
-        folder.rename(pathlib.Path(temporary) / "replaced")
+        folder.rename(temporary / "replaced")
       _move(written, folder)
   except Exception as error:  # TFDS gives errors of files other types.
     raise OSError(

@@ -6,7 +6,6 @@ import pathlib
 import shutil
 import stat
 import tarfile
-import tempfile
 import zipfile
 import zlib
 
@@ -102,10 +101,11 @@ def fetch_archive(dataset: str, downloads: pathlib.Path | None = None) -> pathli
   folder = downloads / dataset
   if folder.is_dir():
     return folder
-  downloads.mkdir(parents=True, exist_ok=True)
+  advice = "choose another folder by $PNJAX_CACHE or --downloads"
+  runtime.make_writable(downloads, "the folder of downloads", advice)
   files = [_fetch_file(remote, downloads) for remote in OFFICIAL_ARCHIVES[dataset]]
-  with tempfile.TemporaryDirectory(dir=downloads, prefix=".incomplete-") as temporary:
-    unpacked = pathlib.Path(temporary) / dataset
+  with runtime.temporary_folder(downloads) as temporary:
+    unpacked = temporary / dataset
     unpacked.mkdir()
     for file in files:
       _unpack(file, unpacked)

@@ -92,7 +92,8 @@ def prepare(
       raise FileExistsError(
         f"{folder} was prepared from other images or splits ({len(before['digests'])} "
         f"images there, {len(metadata['digests'])} in {source}); replace it with "
-        "overwrite=True (--overwrite), or choose another data_dir (--data_dir=DIR)."
+        "overwrite=True (--overwrite), or choose another folder of datasets by "
+        "data_dir (--data_dir) or $TFDS_DATA_DIR."
       )
     _builder.write(name, archive, metadata, folder, progress)
   _LOGGER.info("%s", _summary(metadata))
@@ -173,7 +174,8 @@ def _only_writer(folder: pathlib.Path) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
   except OSError as error:
     raise OSError(
-      f"{folder} cannot be made ({error}); choose another data_dir (--data_dir=DIR)."
+      f"{folder} cannot be made ({error.strerror}); choose another folder of datasets "
+      "by $TFDS_DATA_DIR, --data_dir (prepare) or --config.dataset.data_dir (others)."
     ) from error
   if not os.access(folder, os.W_OK):
     yield  # It may be prepared already, and be found whole.

@@ -11,7 +11,6 @@ import json
 import logging
 import os
 import pathlib
-import tempfile
 from typing import Any
 from typing import NamedTuple
 
@@ -116,12 +115,13 @@ def _read_index(dataset: Dataset, split: str) -> tuple[np.ndarray, np.ndarray]:
   labels, digests = _make_index(dataset, split)
   try:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".incomplete-") as folder:
-      temporary = pathlib.Path(folder) / path.name
+    with runtime.temporary_folder(path.parent) as folder:
+      temporary = folder / path.name
       np.savez(temporary, labels=labels, digests=digests)
       temporary.replace(path)
   except OSError as error:
-    _LOGGER.warning("%s cannot be kept (%s); it is made again next time.", path, error)
+    reason = error.strerror or error
+    _LOGGER.warning("%s cannot be kept (%s); it is made again next time.", path, reason)
   return labels, digests
 
 

@@ -58,7 +58,10 @@ class FeatureCache:
     try:
       self.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-      raise OSError(f"features cannot be stored in {root}: {error}.") from error
+      raise OSError(
+        f"features cannot be stored in {root}: {error.strerror}; choose another folder "
+        "by $PNJAX_CACHE."
+      ) from error
     self._rows: dict[str, tuple[int, int]] = {}
     self.refresh()
 

@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import tempfile
 import zlib
 
 from pnjax import runtime
@@ -128,15 +127,18 @@ def fetch(
   cache = runtime.cache_folder() if cache is None else pathlib.Path(cache)
   if source is not None:
     file = pathlib.Path(source)
-    return _store(file, _identify(network, file), cache)
+    known = _identify(network, file)
+    _make_cache(cache)
+    return _store(file, known, cache)
   for known in SOURCES[network]:
     path = _cached(known, cache)
     if _is_intact(path):
       return path
+  _make_cache(cache)  # Before anything is downloaded in vain.
   for known in SOURCES[network]:
     try:
-      with tempfile.TemporaryDirectory() as folder:
-        downloaded = _download(known, pathlib.Path(folder))
+      with runtime.temporary_folder() as folder:
+        downloaded = _download(known, folder)
         if downloaded is not None:
           return _store(downloaded, known, cache)
     except (ImportError, UnavailableError, runtime.DownloadError) as error:
@@ -262,6 +264,11 @@ def _store(file: pathlib.Path, source: Source, cache: pathlib.Path) -> pathlib.P
   _convert.convert(file, path, source.recipe)
   _digest_file(path).write_text(f"{runtime.file_digest(path)}  {path.name}\n")
   return path
+
+
+def _make_cache(cache: pathlib.Path) -> None:
+  advice = "choose another folder by $PNJAX_CACHE"
+  runtime.make_writable(cache, "the cache of weights", advice)
 
 
 def _cached(source: Source, cache: pathlib.Path) -> pathlib.Path:

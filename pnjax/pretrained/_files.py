@@ -9,7 +9,6 @@ import json
 import os
 import pathlib
 import pickle
-import tempfile
 from typing import Any
 import zipfile
 
@@ -18,6 +17,7 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
+from pnjax import runtime
 from pnjax.pretrained import _damage
 from pnjax.pretrained import _npz
 from pnjax.pretrained import _numpy_pickle
@@ -83,17 +83,10 @@ def write_safetensors(
   data = safetensors.numpy.save(
     {name: np.ascontiguousarray(x) for name, x in tensors.items()}, metadata
   )
-  with tempfile.NamedTemporaryFile(
-    dir=path.parent, prefix=f".{path.name}.", delete=False
-  ) as file:
-    try:
-      file.write(data)
-      file.close()
-      os.chmod(file.name, 0o644)  # Temporary files are private.
-      os.replace(file.name, path)
-    except BaseException:
-      os.unlink(file.name)
-      raise
+  with runtime.temporary_folder(path.parent, f".{path.name}.") as folder:
+    temporary = folder / path.name
+    temporary.write_bytes(data)
+    temporary.replace(path)
 
 
 def _reader(path: pathlib.Path) -> Callable[[pathlib.Path], tuple[Tensors, Metadata]]:

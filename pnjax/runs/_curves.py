@@ -5,6 +5,7 @@ import os
 import pathlib
 
 import matplotlib
+from matplotlib import ticker
 from matplotlib.figure import Figure
 import matplotlib.style
 
@@ -48,5 +49,7 @@ def curves_figure(runs: Sequence[tuple[str, str | os.PathLike]]) -> Figure:
           )
     axes["loss"].set(title="Loss", xlabel="step")
     axes["top1"].set(title="Top-1 accuracy", xlabel="step", ylim=(0, 1.02))
-    axes["top1"].legend(fontsize="small")
+    axes["top1"].yaxis.set_major_formatter(ticker.PercentFormatter(1))
+    for ax in axes.values():
+      ax.legend(fontsize="small")
   return figure

@@ -10,7 +10,6 @@ import dataclasses
 import os
 import pathlib
 import shutil
-import tempfile
 from typing import Any
 
 import jax
@@ -64,7 +63,8 @@ def export(
   config = _workdir.read_config(workdir)
   result = _workdir.read_finished(workdir)
   trained = _trained.load(workdir, classifier)
-  with writing("exported models", output), _replaced(output) as folder:
+  advice = "Nothing was written or replaced: make room, or choose another folder."
+  with writing("exported models", output, advice), _replaced(output) as folder:
     pretrained.save_network(
       folder / pretrained.NETWORK_FILE,
       trained.variables,
@@ -165,12 +165,10 @@ def _replaced(output: pathlib.Path) -> Iterator[pathlib.Path]:
   """Yield a new folder that takes the place of another one if all goes well."""
   output = output.absolute()
   output.parent.mkdir(parents=True, exist_ok=True)
-  with tempfile.TemporaryDirectory(
-    dir=output.parent, prefix=f".{output.name}."
-  ) as temporary:
-    folder = pathlib.Path(temporary) / "new"
+  with runtime.temporary_folder(output.parent, f".{output.name}.") as temporary:
+    folder = temporary / "new"
     folder.mkdir()
     yield folder
     if output.exists():
-      output.rename(pathlib.Path(temporary) / "old")
+      output.rename(temporary / "old")
     folder.rename(output)

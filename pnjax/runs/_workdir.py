@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import os
 import pathlib
-import tempfile
 from typing import Any
 from typing import NamedTuple
 import zipfile
@@ -45,12 +44,7 @@ class ModelInfo(NamedTuple):
 
 def create_workdir(workdir: pathlib.Path) -> None:
   """Create the folder of a run; raise OSError if it cannot be written to."""
-  try:
-    workdir.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryFile(dir=workdir):
-      pass
-  except OSError as error:
-    raise OSError(f"the workdir {workdir} cannot be written to: {error}.") from error
+  runtime.make_writable(workdir, "the workdir", "choose another one")
 
 
 def prepare_workdir(

@@ -7,6 +7,7 @@ from pnjax.runtime._download import DownloadError
 from pnjax.runtime._download import download
 from pnjax.runtime._files import cache_folder
 from pnjax.runtime._files import file_digest
+from pnjax.runtime._files import make_writable
 from pnjax.runtime._files import read_json
 from pnjax.runtime._files import write_json
 from pnjax.runtime._files import write_text
@@ -18,6 +19,8 @@ from pnjax.runtime._memory import spare_memory
 from pnjax.runtime._progress import Progress
 from pnjax.runtime._progress import format_duration
 from pnjax.runtime._signals import StopRequest
+from pnjax.runtime._temporary import remove_temporary_folders
+from pnjax.runtime._temporary import temporary_folder
 from pnjax.runtime._words import counted
 
 __all__ = [
@@ -35,8 +38,11 @@ __all__ = [
   "format_duration",
   "keep_freed_memory",
   "lock_folder",
+  "make_writable",
   "read_json",
+  "remove_temporary_folders",
   "spare_memory",
+  "temporary_folder",
   "to_host",
   "write_json",
   "write_text",

@@ -4,11 +4,13 @@ import hashlib
 import http.client
 import os
 import pathlib
-import tempfile
 import time
+import urllib.error
 import urllib.request
 
 import tqdm
+
+from pnjax.runtime._temporary import temporary_folder
 
 _CHUNK_BYTES = 1 << 20
 _TIMEOUT_SECONDS = 30
@@ -33,18 +35,26 @@ def download(url: str, path: pathlib.Path, sha256: str | None = None) -> None:
     DownloadError: if the address cannot be reached or the transfer breaks off.
     ValueError: if the digest differs from `sha256`.
   """
-  with tempfile.TemporaryDirectory(dir=path.parent, prefix=".incomplete-") as temporary:
-    part = pathlib.Path(temporary) / path.name
+  with temporary_folder(path.parent) as temporary:
+    part = temporary / path.name
     try:
       digest = _transfer(url, part, any_type=sha256 is not None)
     except (OSError, http.client.HTTPException) as error:
-      raise DownloadError(f"{url} cannot be downloaded ({error})") from error
+      raise DownloadError(f"{url} cannot be downloaded ({_reason(error)})") from error
     if sha256 is not None and not digest.startswith(sha256):
       raise ValueError(
         f"{url} has sha256 {digest}, expected {sha256}; the file is damaged or another "
         "one, and was not used."
       )
     part.rename(path)
+
+
+def _reason(error: Exception) -> object:
+  """Return the words of the system or of the server, without its numbers."""
+  if isinstance(error, urllib.error.URLError):
+    inner = error.reason
+    error = inner if isinstance(inner, OSError) else error
+  return getattr(error, "strerror", None) or error
 
 
 def _transfer(url: str, path: pathlib.Path, any_type: bool) -> str:

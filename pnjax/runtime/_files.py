@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import pathlib
+import tempfile
 from typing import Any
 
 
@@ -14,6 +15,30 @@ def cache_folder() -> pathlib.Path:
   """
   folder = os.environ.get("PNJAX_CACHE")
   return pathlib.Path(folder) if folder else pathlib.Path.home() / ".cache" / "pnjax"
+
+
+def make_writable(folder: pathlib.Path, what: str, advice: str) -> None:
+  """Make a folder if it is missing, and check that files can be written to it.
+
+  Args:
+    folder: The folder.
+    what: What an error calls it.
+    advice: What to do if it cannot be written to.
+
+  Raises:
+    OSError: if it cannot be made or written to.
+  """
+  if folder.exists() and not folder.is_dir():
+    raise NotADirectoryError(f"{what} {folder} is a file, expected a folder; {advice}.")
+  try:
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder):
+      pass
+  except OSError as error:
+    reason = error.strerror or error
+    raise OSError(
+      f"{what} {folder} cannot be written to: {reason}; {advice}."
+    ) from error
 
 
 def read_json(path: pathlib.Path) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import threading
 class StopRequest:
   """A context manager that is true once SIGTERM or Ctrl-C has arrived.
 
-  A second Ctrl-C interrupts at once, as usual.
+  A second Ctrl-C does what the first one did before.
   """
 
   def __init__(self):
@@ -29,9 +29,10 @@ class StopRequest:
     return self._requested
 
   def _request(self, number, frame):
-    del frame
-    if self._requested and number == signal.SIGINT:
-      raise KeyboardInterrupt
+    previous = self._previous[number]
+    if self._requested and number == signal.SIGINT and callable(previous):
+      previous(number, frame)
+      return
     self._requested = True
     again = "; press Ctrl-C again to quit at once" if number == signal.SIGINT else ""
     print(f"\nstopping after this step{again}", file=sys.stderr, flush=True)

@@ -222,7 +222,7 @@ def test_without_a_cache_the_index_is_made_each_time(
   (tmp_path / "file").write_text("not a folder")
   monkeypatch.setenv("PNJAX_CACHE", str(tmp_path / "file"))
   assert len(data.open_split("shades", "train", prepared)) == 12
-  assert "cannot be kept ([Errno 20] Not a directory" in caplog.text
+  assert "cannot be kept (Not a directory" in caplog.text
 
 
 def test_a_full_cache_keeps_no_half_an_index(prepared, cache, monkeypatch, caplog):
@@ -232,7 +232,7 @@ def test_a_full_cache_keeps_no_half_an_index(prepared, cache, monkeypatch, caplo
 
   monkeypatch.setattr(np, "savez", fill)
   assert len(data.open_split("shades", "train", prepared)) == 12
-  assert "cannot be kept ([Errno 28] No space left" in caplog.text
+  assert "cannot be kept (No space left" in caplog.text
   assert list((cache / "datasets").iterdir()) == []
 
 

@@ -1,4 +1,5 @@
 import errno
+import subprocess
 import sys
 
 from absl import logging
@@ -30,7 +31,7 @@ def failing(error):
 
 KNOWN = [
   ImportError("no module"),
-  OSError(errno.ENOSPC, "No space left on device", "runs/demo/metrics.jsonl"),
+  OSError("the disk is gone"),
   ValueError("two\nlines"),
   jax.errors.JaxRuntimeError("INTERNAL: the device\n\tis gone"),
   pretrained.UnavailableError("no source"),
@@ -103,23 +104,33 @@ def test_control_characters_cannot_command_the_terminal(capsys):
 
 @pytest.mark.parametrize(
   ("run", "message"),
-  [
-    (cli.run_plain, "error: interrupted.\n"),
-    (cli.run, "error: interrupted; the same command continues.\n"),
-  ],
+  [("run_plain", "interrupted."), ("run", "interrupted; the same command continues.")],
   ids=["others", "runs-and-tables"],
 )
-def test_an_interrupted_command_says_what_continues_it(
-  run, message, monkeypatch, capsys
-):
-  def main():
-    raise KeyboardInterrupt
+@pytest.mark.parametrize(
+  "moment",
+  ["raise KeyboardInterrupt", "os.kill(os.getpid(), signal.SIGINT)"],
+  ids=["exception", "signal"],
+)
+def test_an_interrupted_command_says_what_continues_it(run, message, moment):
+  program = f"""
+import os, signal
+from experiments import cli
 
-  monkeypatch.setattr(cli.app, "run", lambda main, flags_parser: sys.exit(main([])))
-  with pytest.raises(SystemExit) as exit_:
-    run(main)
-  assert exit_.value.code == cli.INTERRUPTED
-  assert capsys.readouterr().err == message
+def main():
+  {moment}
+
+cli.{run}(main)
+"""
+  assert _ended(program) == (cli.INTERRUPTED, f"error: {message}\n")
+
+
+def _ended(program):
+  """The exit status of a program, and what it says on stderr."""
+  done = subprocess.run(
+    [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+  )
+  return done.returncode, done.stderr
 
 
 @pytest.mark.parametrize("args", [["--workdir=", "a.png"], ["--workdir=runs/a", ""]])
@@ -135,14 +146,41 @@ def test_a_device_that_is_not_there_is_one_line(capsys):
   assert capsys.readouterr().err == f"error: {message}\n"
 
 
-def test_ctrl_c_while_flags_are_parsed(monkeypatch, capsys):
-  def interrupt(*_):
-    raise KeyboardInterrupt
+def test_ctrl_c_while_flags_are_parsed():
+  program = """
+import os, signal
+from experiments import cli
 
-  monkeypatch.setattr(cli, "_parse", interrupt)
-  monkeypatch.setattr(cli.app, "run", lambda main, flags_parser: flags_parser([]))
-  with pytest.raises(SystemExit) as ended:
-    cli.run(lambda: 0)
-  assert ended.value.code == 130
+cli._parse = lambda *_: os.kill(os.getpid(), signal.SIGINT)
+cli.run(lambda: 0)
+"""
   expected = "error: interrupted; the same command continues.\n"
-  assert capsys.readouterr().err == expected
+  assert _ended(program) == (cli.INTERRUPTED, expected)
+
+
+@pytest.mark.parametrize(
+  ("error", "line"),
+  [
+    (
+      OSError(errno.ENOSPC, "No space left on device", "runs/a/metrics.jsonl"),
+      "runs/a/metrics.jsonl cannot be used: no space left on device; make room.",
+    ),
+    (
+      PermissionError(errno.EACCES, "Permission denied", "a.png"),
+      "a.png cannot be used: permission denied; change its permissions, or choose "
+      "another path.",
+    ),
+    (
+      OSError(errno.EXDEV, "Invalid cross-device link", "a", None, "b"),
+      "a and b cannot be used: invalid cross-device link.",
+    ),
+    (
+      OSError("a.json cannot be read: [Errno 5] Input/output error: 'a.json'"),
+      "a.json cannot be read: Input/output error: 'a.json'",
+    ),
+  ],
+  ids=["full", "forbidden", "two-names", "inside"],
+)
+def test_no_error_is_a_bare_errno(error, line, capsys):
+  assert cli.fail(error) == 1
+  assert capsys.readouterr().err == f"error: {line}\n"

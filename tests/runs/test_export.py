@@ -16,6 +16,7 @@ from pnjax import pretrained
 from pnjax import runs
 from pnjax.runs import _exported_predict
 from tests import small_runs
+from tests.small_disks import small_disk
 
 # What an exported model needs, and what these need themselves.
 PACKAGES = (
@@ -252,6 +253,14 @@ def test_a_failed_export_leaves_the_earlier_one(
     runs.export(finished_run, folder, "softmax")
   assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
   assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_an_export_to_a_read_only_disk(finished_run, tmp_path):
+  with small_disk(tmp_path) as remount_read_only:
+    remount_read_only()
+    expected = "Read-only.*Nothing was written or replaced: make room, or choose anoth"
+    with pytest.raises(OSError, match=expected):
+      runs.export(finished_run, tmp_path / "model")
 
 
 def test_mistakes(finished_run, tmp_path):

@@ -23,6 +23,22 @@ def test_a_file_is_replaced_as_a_whole(tmp_path, monkeypatch):
   assert os.listdir(tmp_path) == ["file.json"]
 
 
+def test_a_folder_is_made_for_files(tmp_path):
+  folder = tmp_path / "a" / "b"
+  runtime.make_writable(folder, "the cache", "choose another one")
+  assert os.listdir(folder) == []
+
+
+def test_a_folder_that_cannot_be_made(tmp_path):
+  (tmp_path / "file").write_text("")
+  expected = r"^the cache \S*file is a file, expected a folder; choose another one\.$"
+  with pytest.raises(OSError, match=expected):
+    runtime.make_writable(tmp_path / "file", "the cache", "choose another one")
+  expected = r"^the cache \S*file/a cannot be .*: Not a directory; choose another"
+  with pytest.raises(OSError, match=expected):
+    runtime.make_writable(tmp_path / "file" / "a", "the cache", "choose another one")
+
+
 def test_a_file_on_a_full_disk(tmp_path):
   with small_disk(tmp_path):
     with pytest.raises(OSError, match=r"a\.txt cannot be written: No space left"):
@@ -60,3 +76,14 @@ def test_a_disk_without_locks(tmp_path, monkeypatch):
     runtime.lock_folder(tmp_path),
   ):
     pass
+
+
+def test_temporary_folders_are_removed(tmp_path):
+  with runtime.temporary_folder(tmp_path, ".new.") as folder:
+    assert folder.parent == tmp_path
+    assert folder.name.startswith(".new.")
+    (folder / "half").write_text("half")
+  assert os.listdir(tmp_path) == []
+  with runtime.temporary_folder(tmp_path) as folder:
+    runtime.remove_temporary_folders()
+    assert os.listdir(tmp_path) == []

@@ -260,6 +260,12 @@ def test_a_workdir_that_cannot_be_written_to(config, tmp_path):
     run(config, tmp_path / "file" / "run")
 
 
+def test_a_workdir_that_is_a_file(config, tmp_path):
+  (tmp_path / "image.jpg").write_text("")
+  with pytest.raises(NotADirectoryError, match=r"image\.jpg is a file, expected a fol"):
+    run(config, tmp_path / "image.jpg")
+
+
 def test_a_second_process_in_the_same_workdir_is_refused(config, tmp_path):
   with (
     runtime.lock_folder(tmp_path),
