@@ -56,6 +56,7 @@ html_theme_options = {
   # Wide tables take the place of the page's contents.
   "secondary_sidebar_items": {
     "**": ["page-toc"],
+    "results/convergence": [],
     "results/flower102": [],
     "results/fmd": [],
   },

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import os
 from typing import Any
 
+from matplotlib import ticker
 from matplotlib.axes import Axes
 import ml_collections
 import numpy as np
@@ -73,5 +74,6 @@ def draw(rows: Sequence[Mapping[str, Any]], ax: Axes) -> None:
     epochs, _ = zip(*own[0], strict=True)
     top1 = np.mean([[value for _, value in curve] for curve in own], axis=0)
     ax.plot(epochs, 100 * top1, marker=".", label=name)
+  ax.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
   ax.set(xlabel="epoch", ylabel="top-1 accuracy of softmax, %")
   ax.legend(loc="lower right", fontsize="small")
