@@ -26,7 +26,7 @@ extensions = [
   "sphinx_design",
   "sphinx-mathjax-offline",
 ]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "jupyter_execute"]
 nitpicky = False
 
 myst_enable_extensions = ["colon_fence", "dollarmath"]
