@@ -137,7 +137,8 @@ def test_resuming_does_not_read_skipped_images(split, reads):
   resumed.set_state(far)
   reads.clear()
   next(resumed)
-  assert 6 <= len(reads) <= 24  # A batch, and prefetched images.
+  # A batch, and what the threads of both iterators prefetch, out of 60,000 images.
+  assert 6 <= len(reads) < 100
 
 
 def test_evaluation_has_each_image_once_in_order(split):
