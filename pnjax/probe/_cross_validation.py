@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pnjax.probe._ridge import fit_ridge
+from pnjax.probe._ridge import fit_and_predict
 
 
 def cross_validate(
@@ -19,7 +19,6 @@ def cross_validate(
   accuracies = []
   for fold in range(folds.max() + 1):
     train, test = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
-    fitted = fit_ridge(kernel[np.ix_(train, train)], labels[train], num_classes)
-    predictions = fitted.predict(kernel[np.ix_(test, train)])
+    predictions = fit_and_predict(kernel, labels, num_classes, train, test)
     accuracies.append(np.mean(predictions == labels[test]))
   return np.array(accuracies)

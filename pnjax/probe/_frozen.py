@@ -125,13 +125,10 @@ def classify(
     return [_classify_pair(config, frozen, suggested, label)]
   # Pairs share images, and so the kernel of all images.
   kernel = kernel_of_config(config, frozen, suggested, label)
-  predictions = []
-  for train, test in frozen.pairs:
-    fitted = _ridge.fit_ridge(
-      kernel[np.ix_(train, train)], frozen.labels[train], frozen.num_classes
-    )
-    predictions.append(fitted.predict(kernel[np.ix_(test, train)]))
-  return predictions
+  return [
+    _ridge.fit_and_predict(kernel, frozen.labels, frozen.num_classes, *pair)
+    for pair in frozen.pairs
+  ]
 
 
 def _classify_pair(

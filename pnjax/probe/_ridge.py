@@ -106,6 +106,26 @@ def fit_ridge(
   )
 
 
+def fit_and_predict(
+  kernel: np.ndarray,
+  labels: np.ndarray,
+  num_classes: int,
+  train: np.ndarray,
+  test: np.ndarray,
+) -> np.ndarray:
+  """Fit regressions to some examples of a kernel, and return the classes of others.
+
+  Args:
+    kernel: Kernel of all examples with those to train on.
+    labels: Labels of all examples.
+    num_classes: Number of classes.
+    train: Positions of the examples to train on.
+    test: Positions of the examples to classify.
+  """
+  fitted = fit_ridge(kernel[np.ix_(train, train)], labels[train], num_classes)
+  return fitted.predict(kernel[np.ix_(test, train)])
+
+
 def _check(
   kernel: np.ndarray, labels: np.ndarray, num_classes: int, num_views: int
 ) -> None:
